@@ -1,0 +1,2 @@
+//! Ample as a Rust global allocator.
+#![no_std]

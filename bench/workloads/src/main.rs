@@ -1,0 +1,2 @@
+//! The workloads.
+fn main() {}
