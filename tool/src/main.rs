@@ -1,2 +1,32 @@
-//! The tool.
-fn main() {}
+//! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
+//!
+//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
+//! [`record`], [`run`], [`report`], [`commands`], [`cli`].
+
+mod allocators;
+mod cli;
+mod commands;
+mod error;
+mod record;
+mod report;
+mod run;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use error::UsageError;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Allocators(arguments) => commands::allocators(&arguments),
+        Command::Workloads => commands::workloads(),
+    };
+    result.unwrap_or_else(|error| {
+        anstream::eprintln!("ample: {error:#}");
+        if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+    })
+}

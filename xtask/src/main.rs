@@ -1,2 +1,41 @@
-//! Chores.
-fn main() {}
+//! The project's chores.
+//!
+//! - `xtask ample ARGS…` builds allocator, workloads and tool, and becomes the tool with these arguments
+//!   (`cargo ample ARGS…`); `xtask ample peers [NAME…]` builds the bundled peers instead.
+//! - `xtask tidy` checks the house rules.
+//!
+//! Exit codes: 0 done, 1 failure, 2 usage.
+
+mod ample;
+mod cargo;
+mod peers;
+mod tidy;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo ample ARGS…           build allocator, workloads and tool, then run the tool with ARGS
+       cargo ample peers [NAME…]   build the bundled peers, or those named
+       cargo xtask tidy            check the house rules";
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (chore, rest) = match arguments.split_first() {
+        Some((chore, rest)) => (chore.to_str(), rest),
+        None => (None, &[][..]),
+    };
+    let outcome = match chore {
+        Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
+        Some("ample") => ample::build_and_become_the_tool(rest),
+        Some("tidy") if rest.is_empty() => tidy::report(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

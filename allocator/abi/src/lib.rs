@@ -1,9 +1,26 @@
-//! The C ABI.
+//! `libample.so` and `libample.a`: the allocator under the names that C and C++ programs call.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `c` | malloc and its family |
+//! | `cxx` | C++'s operators new and delete |
+//! | `foreign` | blocks that came from the C library's own malloc |
 #![no_std]
+
+mod c;
+mod cxx;
+mod foreign;
+
+/// Ends the process: this library neither unwinds nor formats.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // SAFETY: abort has no preconditions.
-    unsafe { libc::abort() }
+    const MESSAGE: &[u8] = b"ample: internal error\n";
+    // SAFETY: the text is readable; the process ends whether or not it could be written.
+    unsafe {
+        libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+        libc::abort()
+    }
 }
+
 #[link(name = "c")]
 unsafe extern "C" {}

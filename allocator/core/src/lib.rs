@@ -1,2 +1,50 @@
-//! The allocator.
-#![no_std]
+//! The allocator: size classes, magazines, spans, page heap. It knows nothing of C; `ample-abi` and `ample-alloc` put the interfaces on
+//! top. ARCHITECTURE.md walks through it.
+//!
+//! Modules, bottom-up; each uses only those above it in this list:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `sync` | atomics, the lock |
+//! | `os` | the operating system's contract, Linux, a simulated system |
+//! | `inbox` | the lock-free stack by which blocks come home |
+//! | `size_class`, `units`, `span` | which blocks there are, and from an address to what lies there |
+//! | `meta` | memory for our own records |
+//! | `page_heap` | runs of units |
+//! | `magazine`, `arena`, `depot` | blocks in bulk: stacks of pointers, owners of spans, what threads exchange |
+//! | `heap` | the fast paths: a thread's magazines |
+//! | `allocator`, `registry`, `large`, `interface` | the whole: slow paths, threads and forks, large blocks, the calls |
+//! | `thread_local`, `global` | the one allocator that serves the process |
+//!
+//! `tests/loom.rs` checks the protocols of `sync` and `inbox` on their own: the rest rests on statics, which `loom` cannot model.
+#![cfg(not(loom))]
+#![cfg_attr(not(test), no_std)]
+
+mod allocator;
+mod arena;
+mod depot;
+#[cfg(not(any(test, miri)))]
+mod global;
+mod heap;
+mod inbox;
+mod interface;
+mod large;
+mod magazine;
+mod meta;
+mod os;
+mod page_heap;
+mod registry;
+mod size_class;
+mod span;
+mod sync;
+#[cfg(not(any(test, miri)))]
+mod thread_local;
+mod units;
+
+pub use allocator::Allocator;
+#[cfg(not(any(test, miri)))]
+pub use global::{
+    free_fast, free_slow, malloc_aligned, malloc_fast, malloc_slow, malloc_zeroed, realloc, usable_size,
+};
+pub use heap::Heap;
+pub use large::Foreign;

@@ -1,1 +1,239 @@
-//! Conformance tests: see tests/.
+//! Runs the conformance programs (`programs/*.c`, `programs/*.cc`) under a preloaded allocator.
+//!
+//! A program holds named cases; [`cases!`] makes one `#[test]` of each, and one more test that fails when
+//! the program has a case that is not listed. Programs are compiled by the system's compilers (`CC`, `CXX`;
+//! by default `cc`, `c++`) when a test first needs them.
+//!
+//! The allocator under test is `libample.so` of the release profile, which is built first. The environment
+//! variable `AMPLE_CONFORMANCE_LIB` names another one by its path, or `none`: nothing is preloaded and the
+//! C library is judged.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Seconds after which a case counts as hung.
+const TIME_LIMIT_S: u32 = 120;
+
+/// Makes a module with one `#[test]` for each case of a program, and one that compares the list with the
+/// program's own.
+///
+/// `libraries` are compiled beside the program, for cases that open them.
+#[macro_export]
+macro_rules! cases {
+    ($module:ident, $source:literal, $loading:ident, libraries $libraries:expr, [$($case:ident),+ $(,)?]) => {
+        mod $module {
+            const SUITE: $crate::Suite = $crate::Suite {
+                source: $source,
+                libraries: &$libraries,
+                loading: $crate::Loading::$loading,
+                scratch: env!("CARGO_TARGET_TMPDIR"),
+            };
+
+            $(
+                #[test]
+                fn $case() {
+                    SUITE.run(stringify!($case));
+                }
+            )+
+
+            #[test]
+            fn no_case_is_left_out() {
+                SUITE.expect_cases(&[$(stringify!($case)),+]);
+            }
+        }
+    };
+    ($module:ident, $source:literal, [$($case:ident),+ $(,)?]) => {
+        $crate::cases!($module, $source, Preloaded, libraries [], [$($case),+]);
+    };
+}
+
+/// How a program meets the allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loading {
+    /// `LD_PRELOAD`: it serves the whole process.
+    Preloaded,
+    /// Not at all: the program opens it itself.
+    ByProgram,
+}
+
+/// A conformance program.
+#[derive(Debug, Clone, Copy)]
+pub struct Suite {
+    /// Its file in `programs/`.
+    pub source: &'static str,
+    /// Files in `programs/` that become shared libraries beside it.
+    pub libraries: &'static [&'static str],
+    /// How it meets the allocator.
+    pub loading: Loading,
+    /// Cargo's folder for integration tests: `tmp` in the target directory.
+    pub scratch: &'static str,
+}
+
+impl Suite {
+    /// Runs one case.
+    ///
+    /// # Panics
+    /// If the program does not compile, or the case fails, crashes or hangs.
+    #[track_caller]
+    pub fn run(&self, case: &str) {
+        let allocator = allocator_under_test(Path::new(self.scratch));
+        let preload = allocator.preloadable && self.loading == Loading::Preloaded;
+        let output = self.output(case, &allocator.file, preload);
+        assert!(
+            output.status.success(),
+            "{}: {case}: {}\n{}",
+            self.source,
+            end_of(&output),
+            text_of(&output)
+        );
+    }
+
+    /// Runs one case as if `library` served it, with nothing preloaded; gives what it printed.
+    ///
+    /// # Panics
+    /// If the program does not compile, or the case passes.
+    pub fn fail_unserved(&self, case: &str, library: &Path) -> String {
+        let output = self.output(case, library, false);
+        assert!(!output.status.success(), "{case} passes although {} does not serve it", library.display());
+        text_of(&output)
+    }
+
+    /// Compares the cases that the program has with those that the tests run.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub fn expect_cases(&self, expected: &[&str]) {
+        let output = succeed(Command::new(self.program()).arg("--list"));
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut listed: Vec<&str> = listed.lines().collect();
+        let mut expected = expected.to_vec();
+        listed.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(listed, expected, "cases of {} (left) and its tests (right)", self.source);
+    }
+
+    fn output(&self, case: &str, library: &Path, preload: bool) -> Output {
+        // `env` sets the preload, so that `timeout` itself runs without it; `timeout` ends the whole process
+        // group, children included.
+        let mut command = Command::new("timeout");
+        command.arg("--signal=KILL").arg(TIME_LIMIT_S.to_string()).arg("env");
+        if preload {
+            command.arg(setting("LD_PRELOAD", library));
+        }
+        command.arg(setting("CONFORMANCE_LIBRARY", library)).arg(self.program()).arg(case);
+        command.current_dir(self.scratch).output().expect("coreutils' timeout starts")
+    }
+
+    /// The compiled program, compiled on first use.
+    fn program(&self) -> PathBuf {
+        type Slot = Arc<OnceLock<PathBuf>>;
+        static PROGRAMS: OnceLock<Mutex<HashMap<&'static str, Slot>>> = OnceLock::new();
+        let slot = {
+            let mut programs = PROGRAMS.get_or_init(Mutex::default).lock().expect("the map is whole");
+            Slot::clone(programs.entry(self.source).or_default())
+        };
+        slot.get_or_init(|| {
+            for library in self.libraries {
+                self.compile(library, &["-shared", "-fPIC"], ".so");
+            }
+            self.compile(self.source, &["-pthread", "-rdynamic"], "")
+        })
+        .clone()
+    }
+
+    fn compile(&self, source: &str, options: &[&str], suffix: &str) -> PathBuf {
+        let mut command = match source.rsplit_once('.') {
+            Some((_, "cc")) => compiler("CXX", "c++"),
+            _ => compiler("CC", "cc"),
+        };
+        // Without built-ins, the compiler may neither delete a malloc whose result is unused nor guess its
+        // result.
+        command.args(["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-D_GNU_SOURCE"]).args(options);
+        let result = Path::new(self.scratch).join(source.replace('.', "-") + suffix);
+        // Another test process may be running the same program: replace it in one step.
+        let unfinished = result.with_extension(format!("{}.unfinished", std::process::id()));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+        succeed(command.arg("-o").arg(&unfinished).arg(source));
+        std::fs::rename(&unfinished, &result).expect("the scratch folder is writable");
+        result
+    }
+}
+
+/// The path of a library that the system's C compiler links, such as `libm.so.6`.
+///
+/// # Panics
+/// If the compiler does not know the library.
+pub fn system_library(name: &str) -> PathBuf {
+    let output = succeed(compiler("CC", "cc").arg(format!("-print-file-name={name}")));
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    path.canonicalize().unwrap_or_else(|error| panic!("the C compiler does not find {name}: {error}"))
+}
+
+/// The allocator that the tests judge.
+struct Allocator {
+    /// The library that must serve `malloc`.
+    file: PathBuf,
+    /// False for the C library, which is there anyway.
+    preloadable: bool,
+}
+
+fn allocator_under_test(scratch: &Path) -> &'static Allocator {
+    static ALLOCATOR: OnceLock<Allocator> = OnceLock::new();
+    ALLOCATOR.get_or_init(|| match std::env::var_os("AMPLE_CONFORMANCE_LIB") {
+        Some(choice) if choice == "none" => {
+            Allocator { file: system_library("libc.so.6"), preloadable: false }
+        }
+        Some(choice) => {
+            let path = PathBuf::from(choice);
+            let file = path
+                .canonicalize()
+                .unwrap_or_else(|error| panic!("AMPLE_CONFORMANCE_LIB={}: {error}", path.display()));
+            Allocator { file, preloadable: true }
+        }
+        None => Allocator { file: build_ample(scratch), preloadable: true },
+    })
+}
+
+/// Builds `libample.so` into the target directory of the running test.
+fn build_ample(scratch: &Path) -> PathBuf {
+    let target = scratch.parent().expect("cargo's scratch folder lies in the target directory");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--package", "ample-abi"]);
+    succeed(command.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target));
+    target.join("release/libample.so")
+}
+
+fn compiler(variable: &str, default: &str) -> Command {
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| default.into()))
+}
+
+fn setting(name: &str, path: &Path) -> OsString {
+    let mut setting = OsString::from(name);
+    setting.push("=");
+    setting.push(path);
+    setting
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text_of(&output));
+    output
+}
+
+fn end_of(output: &Output) -> String {
+    match output.status.code() {
+        // `timeout` kills its process group, itself included, or passes on that a signal ended the program.
+        None | Some(137) => format!("killed: it hung for {TIME_LIMIT_S} s, or memory ran out"),
+        Some(code @ 129..) => format!("ended by signal {}", code - 128),
+        _ => output.status.to_string(),
+    }
+}
+
+fn text_of(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
+}

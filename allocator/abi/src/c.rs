@@ -1,0 +1,198 @@
+//! malloc and its family, as glibc 2.36 defines them. These functions only translate: the work is in `ample-core`.
+//!
+//! Every function is safe to call at any time: before and after the calling thread's heap exists, in constructors, in
+//! destructors of thread-local values, in handlers of `atexit`. None of them may be called from a signal handler.
+//! On success `errno` stays as it was.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use crate::foreign;
+
+const PAGE: usize = 4096;
+const POINTER: usize = size_of::<*const c_void>();
+
+#[cold]
+#[inline(never)]
+fn fail(code: c_int) -> *mut c_void {
+    // SAFETY: glibc gives every thread an errno.
+    unsafe { *libc::__errno_location() = code };
+    ptr::null_mut()
+}
+
+#[inline(always)]
+fn or_enomem(block: *mut u8) -> *mut c_void {
+    if block.is_null() { fail(libc::ENOMEM) } else { block.cast() }
+}
+
+/// A block of at least `size` bytes, aligned to 16. `malloc(0)` gives a block of its own. NULL and ENOMEM: no memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    let block = ample_core::malloc_fast(size);
+    if block.is_null() { malloc_slow(size) } else { block.cast() }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_slow(size: usize) -> *mut c_void {
+    or_enomem(ample_core::malloc_slow(size))
+}
+
+/// Takes a block back; NULL is ignored.
+///
+/// # Safety
+/// `block` is NULL or a live block of the malloc family that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    if !unsafe { ample_core::free_fast(block.cast()) } {
+        // SAFETY: the caller's contract.
+        unsafe { free_slow(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_slow(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    if unsafe { ample_core::free_slow(block.cast()) }.is_err() {
+        // SAFETY: the caller's contract; the block is not ours.
+        unsafe { foreign::free(block) };
+    }
+}
+
+/// A block for `count` elements of `size` bytes, all zero. NULL and ENOMEM: no memory, or the product overflows.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => or_enomem(ample_core::malloc_zeroed(bytes, 1)),
+        None => fail(libc::ENOMEM),
+    }
+}
+
+/// Makes a block `size` bytes long, moving it where needed. NULL stands for a fresh block; size 0 frees (and
+/// gives NULL). NULL and ENOMEM: no memory, and the block is as it was.
+///
+/// # Safety
+/// `block` is NULL or a live block of the malloc family; the caller uses only the result from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    if block.is_null() {
+        return malloc(size);
+    }
+    if size == 0 {
+        // SAFETY: the caller's contract.
+        unsafe { free(block) };
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller's contract.
+    match unsafe { ample_core::realloc(block.cast(), size, 1) } {
+        Ok(new) => or_enomem(new),
+        // SAFETY: the caller's contract; the block is not ours.
+        Err(_) => unsafe { foreign::realloc(block, size) },
+    }
+}
+
+/// `realloc` to `count` elements of `size` bytes. NULL and ENOMEM: no memory, or the product overflows.
+///
+/// # Safety
+/// As for [`realloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: the caller's contract.
+        Some(bytes) => unsafe { realloc(block, bytes) },
+        None => fail(libc::ENOMEM),
+    }
+}
+
+/// Stores a block of at least `size` bytes at a multiple of `align` in `*result`. EINVAL: `align` is not a power of
+/// two, or no multiple of a pointer's size. ENOMEM: no memory. In both cases `*result` and `errno` stay as they were.
+///
+/// # Safety
+/// `result` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align < POINTER {
+        return libc::EINVAL;
+    }
+    let block = ample_core::malloc_aligned(size, align);
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { result.write(block.cast()) };
+    0
+}
+
+/// A block of at least `size` bytes at a multiple of `align`, which is rounded up to a power of two. NULL and EINVAL: it
+/// cannot be rounded up; NULL and ENOMEM: no memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match align.checked_next_power_of_two() {
+        Some(align) => or_enomem(ample_core::malloc_aligned(size, align)),
+        None => fail(libc::EINVAL),
+    }
+}
+
+/// The same as [`memalign`], as in glibc 2.36: `size` need not be a multiple of `align`.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    memalign(align, size)
+}
+
+/// A block of at least `size` bytes at a multiple of the page size.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(page_size(), size)
+}
+
+/// A block of whole pages, at least `size` bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    match size.checked_next_multiple_of(page_size()) {
+        Some(bytes) => valloc(bytes),
+        None => fail(libc::ENOMEM),
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(PAGE)
+}
+
+/// Bytes of a block that the program may use, at least those that it asked for; 0 for NULL.
+///
+/// # Safety
+/// `block` is NULL or a live block of the malloc family.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    if block.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { ample_core::usable_size(block.cast()) }.unwrap_or(0)
+}
+
+/// `free` for a block from malloc, calloc or realloc of `size` bytes (C23).
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block) };
+}
+
+/// `free` for a block from aligned_alloc of `size` bytes at `align` (C23).
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block) };
+}

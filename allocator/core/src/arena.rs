@@ -1,0 +1,174 @@
+//! Arenas: owners of spans. Each thread's heap has an arena of its own while there are few threads; beyond that, heaps share arenas.
+
+use core::ptr::NonNull;
+
+use crate::inbox::Inbox;
+use crate::magazine::Magazine;
+use crate::page_heap::{Ground, PageHeap};
+use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
+use crate::span::{Span, SpanList, Use};
+use crate::sync::{Lock, RawLock};
+use crate::units::{self, UNIT};
+
+/// Arenas there can be: what an entry of the unit map has bits for. Index 0 is nobody's.
+pub(crate) const ARENAS: usize = 1 << (u16::BITS - size_class::CLASS_BITS);
+
+/// An arena. Its spans' blocks are handed out to, and taken back from, magazines of many blocks at a time.
+pub(crate) struct Arena {
+    /// Index in the table of arenas, and owner in the unit map.
+    pub(crate) index: u16,
+    /// Magazines of this arena's blocks that other threads freed.
+    pub(crate) inbox: Inbox<Magazine>,
+    spans: Lock<Spans>,
+}
+
+/// For each class the spans with room.
+struct Spans {
+    with_room: [SpanList; CLASS_SLOTS],
+}
+
+/// What an arena needs of the rest of the allocator.
+#[derive(Clone, Copy)]
+pub(crate) struct Below<'a> {
+    pub(crate) ground: Ground<'a>,
+    pub(crate) pages: &'a Lock<PageHeap>,
+}
+
+impl Arena {
+    /// An arena without spans, whose inbox is open.
+    pub(crate) fn new(index: u16) -> Self {
+        let spans = Spans { with_room: [const { SpanList::new() }; CLASS_SLOTS] };
+        Self { index, inbox: Inbox::new(), spans: Lock::new(spans) }
+    }
+
+    /// The lock alone: see [`Lock::raw`].
+    pub(crate) fn raw_lock(&self) -> &RawLock {
+        self.spans.raw()
+    }
+
+    /// Fills an empty magazine with up to `wanted` blocks of its class, the lowest address on top; how many it
+    /// got. 0: no memory.
+    pub(crate) fn fill(&self, below: Below, magazine: &Magazine, wanted: usize) -> usize {
+        let class = magazine.class();
+        let mut spans = self.spans.lock();
+        let mut room = 0;
+        let mut span = spans.with_room[class].first();
+        while let Some(listed) = span
+            && room < wanted
+        {
+            room += listed.room();
+            span = SpanList::after(listed);
+        }
+        if room == 0 {
+            match spans.acquire(below, self.index, class) {
+                Some(new) => room = new.room(),
+                None => return 0,
+            }
+        }
+        let count = room.min(wanted);
+        let mut place = count;
+        spans.take(class, count, |block| {
+            place -= 1;
+            magazine.slot(place).set(block);
+        });
+        count
+    }
+
+    /// Hands out one block of `class`, for threads that have no heap.
+    pub(crate) fn take_one(&self, below: Below, class: Class) -> *mut u8 {
+        let mut spans = self.spans.lock();
+        let mut found = core::ptr::null_mut();
+        if spans.with_room[class].first().is_some() || spans.acquire(below, self.index, class).is_some() {
+            spans.take(class, 1, |block| found = block);
+        }
+        found
+    }
+
+    /// Takes blocks back that belong to this arena and are handed out.
+    pub(crate) fn give_back(&self, below: Below, blocks: impl Iterator<Item = *mut u8>) {
+        let mut spans = self.spans.lock();
+        for block in blocks {
+            spans.give_back(below, block);
+        }
+    }
+
+    /// Gives empty spans back to the page heap.
+    pub(crate) fn release_empty(&self, below: Below) {
+        let mut spans = self.spans.lock();
+        for class in 1..=CLASSES {
+            let mut span = spans.with_room[class].first();
+            while let Some(listed) = span {
+                span = SpanList::after(listed);
+                if listed.is_empty() {
+                    spans.release(below, class, listed);
+                }
+            }
+        }
+    }
+}
+
+impl Spans {
+    /// A fresh span of `class` in the list.
+    fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
+        let units = size_class::of(class).units.into();
+        let span = below.pages.lock().allocate(below.ground, units, UNIT, Use::Small)?;
+        span.cut(class);
+        let entry = units::entry_of(class, arena);
+        // More units than asked for where the page heap could not split the run.
+        below.ground.units.set_all(
+            span.start.get(),
+            span.units.get(),
+            core::ptr::from_ref(span).cast_mut(),
+            entry,
+        );
+        self.list(class, span);
+        Some(span)
+    }
+
+    /// Hands out `count` blocks; the listed spans have that many.
+    fn take(&mut self, class: Class, count: usize, mut each: impl FnMut(*mut u8)) {
+        let mut left = count;
+        while let Some(span) = self.with_room[class].first()
+            && left > 0
+        {
+            left -= span.take(left, &mut each);
+            if span.room() == 0 {
+                self.unlist(class, span);
+            }
+        }
+    }
+
+    fn give_back(&mut self, below: Below, block: *mut u8) {
+        // SAFETY: a live small block, by `Arena::give_back`'s contract.
+        let Some(span) = (unsafe { below.ground.units.span(block.addr()) }) else { return };
+        // SAFETY: the span of a live block is live.
+        let span: &'static Span = unsafe { span.as_ref() };
+        let class = span.class();
+        span.give_back(block);
+        if !span.listed.get() {
+            self.list(class, span);
+        }
+        // One span with room stays, lest a single block that comes and goes fetch and return a span each time.
+        let first = self.with_room[class].first().is_some_and(|first| core::ptr::eq(first, span));
+        let alone = first && SpanList::after(span).is_none();
+        if span.is_empty() && !alone {
+            self.release(below, class, span);
+        }
+    }
+
+    fn release(&mut self, below: Below, class: Class, span: &'static Span) {
+        self.unlist(class, span);
+        below.ground.units.set_all(span.start.get(), span.units.get(), core::ptr::null_mut(), 0);
+        below.pages.lock().free(below.ground, span);
+    }
+
+    fn list(&mut self, class: Class, span: &'static Span) {
+        span.listed.set(true);
+        self.with_room[class].push(NonNull::from(span));
+    }
+
+    fn unlist(&mut self, class: Class, span: &Span) {
+        span.listed.set(false);
+        self.with_room[class].remove(span);
+    }
+}

@@ -1,0 +1,154 @@
+//! The allocator that serves the process: the static value, the calling thread's heap, and the thread's end.
+
+use core::ffi::c_void;
+use core::ptr;
+
+use crate::allocator::Allocator;
+use crate::heap::Heap;
+use crate::large::Foreign;
+use crate::size_class::{CLASS_SLOTS, class_of};
+use crate::sync::{AtomicU32, Ordering};
+use crate::thread_local::{self, ENDED, FRESH};
+
+static PROCESS: Allocator = Allocator::new();
+
+/// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// The calling thread's heap; attaches one at the first call.
+fn current() -> &'static Heap {
+    let heap = thread_local::heap();
+    if ptr::eq(heap, FRESH.heap()) { attach() } else { heap }
+}
+
+#[cold]
+fn attach() -> &'static Heap {
+    let Some(heap) = PROCESS.attach() else { return ENDED.heap() };
+    // In this order: registering may allocate, which then finds the heap.
+    thread_local::set_heap(heap);
+    if let Some(key) = key() {
+        // SAFETY: the key exists; glibc keeps the values of early keys in the thread's own record.
+        unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };
+    }
+    heap
+}
+
+/// The key whose destructor is [`thread_ends`].
+fn key() -> Option<libc::pthread_key_t> {
+    // Relaxed: a key is a number; nothing else is published with it.
+    let known = KEY.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known - 1);
+    }
+    let mut key = 0;
+    // SAFETY: `key` is ours to write.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } != 0 {
+        return None;
+    }
+    // Relaxed: as above.
+    match KEY.compare_exchange(0, key + 1, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {
+            watch_forks();
+            Some(key)
+        }
+        Err(other) => {
+            // SAFETY: another thread was first; nobody has used this key.
+            unsafe { libc::pthread_key_delete(key) };
+            Some(other - 1)
+        }
+    }
+}
+
+/// Runs when a thread that used malloc ends. Destructors that run later still allocate and free: without a heap.
+extern "C" fn thread_ends(_: *mut c_void) {
+    let heap = thread_local::heap();
+    thread_local::set_heap(ENDED.heap());
+    // SAFETY: the heap was attached by this thread, and its slot names another one now.
+    unsafe { PROCESS.detach(heap) };
+}
+
+/// Prepares for `fork`. Runs once, at the process's first allocation: handlers that others register later, which may
+/// allocate, run before ours take the locks and after ours give them back.
+fn watch_forks() {
+    extern "C" fn before() {
+        PROCESS.before_fork();
+    }
+    extern "C" fn in_parent() {
+        PROCESS.after_fork_in_parent();
+    }
+    extern "C" fn in_child() {
+        PROCESS.after_fork_in_child(Some(thread_local::heap()));
+    }
+    // SAFETY: the handlers are functions of this library, and take and release its locks only. A failure means
+    // that there is no memory this early; then forks in multithreaded programs are not safe, as without us.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// The fast path of malloc: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_slow`] must be asked.
+/// The two are apart so that a caller can make the slow one its last act, and needs no stack frame.
+#[inline(always)]
+pub fn malloc_fast(size: usize) -> *mut u8 {
+    match class_of(size) {
+        Some(class) => thread_local::heap().pop(class),
+        None => ptr::null_mut(),
+    }
+}
+
+/// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.
+pub fn malloc_slow(size: usize) -> *mut u8 {
+    let heap = current();
+    match class_of(size) {
+        Some(class) => PROCESS.allocate_class(heap, class),
+        None => PROCESS.allocate_unusual(heap, size),
+    }
+}
+
+/// The fast path of free. `true`: the block is taken back; `false`: [`free_slow`] must be asked.
+///
+/// # Safety
+/// `block` is NULL, foreign, or a live block that nobody uses any more.
+#[inline(always)]
+pub unsafe fn free_fast(block: *mut u8) -> bool {
+    // SAFETY: the caller's contract.
+    let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    let heap = thread_local::heap();
+    let class = heap.own_class(entry);
+    class < CLASS_SLOTS && heap.push(class, block)
+}
+
+/// What [`free_fast`] could not take back; NULL is ignored.
+///
+/// # Safety
+/// As for [`free_fast`].
+pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
+    // SAFETY: the caller's contract.
+    unsafe { PROCESS.free_unusual(current(), block) }
+}
+
+/// See [`Allocator::allocate_aligned`].
+pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
+    PROCESS.allocate_aligned(current(), size, align)
+}
+
+/// See [`Allocator::allocate_zeroed`].
+pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
+    PROCESS.allocate_zeroed(current(), size, align)
+}
+
+/// See [`Allocator::reallocate`].
+///
+/// # Safety
+/// See there.
+pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
+    // SAFETY: the caller's contract.
+    unsafe { PROCESS.reallocate(current(), block, size, align) }
+}
+
+/// See [`Allocator::usable_size`].
+///
+/// # Safety
+/// See there.
+pub unsafe fn usable_size(block: *mut u8) -> Result<usize, Foreign> {
+    // SAFETY: the caller's contract.
+    unsafe { PROCESS.usable_size(block) }
+}

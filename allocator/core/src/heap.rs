@@ -1,0 +1,184 @@
+//! A thread's heap: for each class a loaded magazine, the previous one, and a private depot of full ones.
+//!
+//! ```text
+//! malloc(size) → class → loaded magazine: pop
+//!                          empty? Allocator::refill: previous magazine, or private depot, or the arena's inbox,
+//!                                 or the shared depot (classes that fill lines), or the arena's spans
+//! free(block)  → unit map: class, owner → own? loaded magazine: push
+//!                          full?    Allocator::make_room: swap with previous; a full one goes to the private depot, and
+//!                                   when that holds too much, to the shared depot or back to its arena's spans
+//!                          foreign? class fills lines: like own; else: outgoing magazine → the owner's inbox
+//!                          entry 0? NULL, a large block, or not ours
+//! ```
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::arena::Arena;
+use crate::magazine::{Magazine, Slot, Stack};
+use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class};
+use crate::units::{self, Entry};
+
+/// A heap. Only its thread uses it.
+#[repr(C)]
+pub struct Heap {
+    /// For each class the slot of the newest block in the loaded magazine, or the guard below the oldest.
+    tops: [Cell<*const Slot>; CLASS_SLOTS],
+    /// For each class the last slot of the loaded magazine.
+    limits: [Cell<*const Slot>; CLASS_SLOTS],
+    /// The arena's index, shifted as in an entry of the unit map; for an inert heap a value that matches no entry.
+    tag: Cell<usize>,
+    /// The arena; null for an inert heap.
+    pub(crate) arena: Cell<*const Arena>,
+    /// Bytes of blocks in the private depot.
+    pub(crate) depot_bytes: Cell<usize>,
+    /// Slow paths taken, for the clock.
+    pub(crate) events: Cell<u32>,
+    /// When the private depot was last trimmed, in milliseconds.
+    pub(crate) trimmed_ms: Cell<u64>,
+    /// Empty magazines.
+    pub(crate) spares: Stack,
+    pub(crate) bins: [Bin; CLASSES + 1],
+}
+
+/// A heap's magazines of one class, beside the loaded one's stack pointers.
+pub(crate) struct Bin {
+    /// The loaded magazine; null until the class is used.
+    pub(crate) loaded: Cell<*mut Magazine>,
+    /// The magazine that was loaded before: empty, or with blocks; null until there was one.
+    pub(crate) previous: Cell<*mut Magazine>,
+    /// Blocks of other arenas, on their way home; null until there was one.
+    pub(crate) outgoing: Cell<*mut Magazine>,
+    /// The private depot.
+    pub(crate) full: Stack,
+    /// The smallest `full.len()` since the last trim: what the thread could have done without (Bonwick's working set).
+    pub(crate) low: Cell<u32>,
+    /// Blocks to ask the arena for next time; grows with use.
+    pub(crate) refill: Cell<u16>,
+}
+
+/// Blocks of the first refill of a class.
+const FIRST_REFILL: u16 = 8;
+
+/// A slot that is always null: the top of a magazine that is not there.
+struct NoSlot(Slot);
+// SAFETY: nobody writes to it: it is the limit as well as the top, so free finds no room.
+unsafe impl Sync for NoSlot {}
+static NO_SLOT: NoSlot = NoSlot(Cell::new(ptr::null_mut()));
+
+impl Heap {
+    /// A heap in which every malloc and every free takes the slow path.
+    pub(crate) const fn inert() -> Self {
+        Self {
+            tops: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
+            limits: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
+            tag: Cell::new(1 << u16::BITS),
+            arena: Cell::new(ptr::null()),
+            depot_bytes: Cell::new(0),
+            events: Cell::new(0),
+            trimmed_ms: Cell::new(0),
+            spares: Stack::new(),
+            bins: [const {
+                Bin {
+                    loaded: Cell::new(ptr::null_mut()),
+                    previous: Cell::new(ptr::null_mut()),
+                    outgoing: Cell::new(ptr::null_mut()),
+                    full: Stack::new(),
+                    low: Cell::new(0),
+                    refill: Cell::new(FIRST_REFILL),
+                }
+            }; CLASSES + 1],
+        }
+    }
+
+    /// Gives an inert heap its arena.
+    pub(crate) fn settle(&self, arena: &Arena) {
+        self.arena.set(arena);
+        self.tag.set(usize::from(units::entry_of(0, arena.index)));
+    }
+
+    /// The arena of a heap that is not inert.
+    pub(crate) fn arena(&self) -> Option<&'static Arena> {
+        // SAFETY: arenas live for ever.
+        unsafe { self.arena.get().as_ref() }
+    }
+
+    /// The newest block in the loaded magazine of `class`; null when there is none.
+    #[inline(always)]
+    pub(crate) fn pop(&self, class: Class) -> *mut u8 {
+        debug_assert!(class < CLASS_SLOTS);
+        // SAFETY: the class comes from the table of classes.
+        let place = unsafe { self.tops.get_unchecked(class) };
+        let top = place.get();
+        // SAFETY: a top points to a slot or a guard of a loaded magazine, or to `NO_SLOT`.
+        let block = unsafe { (*top).get() };
+        if !block.is_null() {
+            place.set(top.wrapping_sub(1));
+        }
+        block
+    }
+
+    /// Puts a block into the loaded magazine of `class`; `false` when that is full.
+    #[inline(always)]
+    pub(crate) fn push(&self, class: Class, block: *mut u8) -> bool {
+        let (place, top) = (&self.tops[class], self.tops[class].get());
+        if ptr::eq(top, self.limits[class].get()) {
+            return false;
+        }
+        let next = top.wrapping_add(1);
+        // SAFETY: below the limit there is a slot above every top.
+        unsafe { (*next).set(block) };
+        place.set(next);
+        true
+    }
+
+    /// The class of a block with this entry if the block is small and this heap's arena owns it; else a value of
+    /// at least [`CLASS_SLOTS`].
+    #[inline(always)]
+    pub(crate) fn own_class(&self, entry: Entry) -> Class {
+        usize::from(entry) ^ self.tag.get()
+    }
+
+    /// Makes `magazine`, which holds `count` blocks, the loaded one of `class`.
+    pub(crate) fn load(&self, class: Class, magazine: NonNull<Magazine>, count: usize) {
+        self.bins[class].loaded.set(magazine.as_ptr());
+        self.tops[class].set(Magazine::top(magazine.as_ptr(), count));
+        let capacity = usize::from(size_class::of(class).magazine);
+        self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
+    }
+
+    /// The loaded magazine of `class`, its count brought up to date.
+    pub(crate) fn loaded(&self, class: Class) -> Option<NonNull<Magazine>> {
+        let magazine = NonNull::new(self.bins[class].loaded.get())?;
+        let count = Magazine::count_at(magazine.as_ptr(), self.tops[class].get());
+        // SAFETY: a loaded magazine is live.
+        unsafe { magazine.as_ref() }.count.set(count as u16);
+        Some(magazine)
+    }
+
+    /// Puts a magazine with blocks into the private depot.
+    pub(crate) fn store(&self, magazine: NonNull<Magazine>) {
+        // SAFETY: the magazine is this heap's.
+        let class = unsafe { magazine.as_ref() }.class();
+        self.depot_bytes.set(self.depot_bytes.get() + bytes(magazine));
+        self.bins[class].full.push(magazine);
+    }
+
+    /// Takes a magazine of `class` from the private depot.
+    pub(crate) fn fetch(&self, class: Class) -> Option<NonNull<Magazine>> {
+        let bin = &self.bins[class];
+        let magazine = bin.full.pop()?;
+        bin.low.set(bin.low.get().min(bin.full.len()));
+        self.depot_bytes.set(self.depot_bytes.get() - bytes(magazine));
+        Some(magazine)
+    }
+}
+
+/// Bytes of the blocks in a magazine that is not loaded.
+fn bytes(magazine: NonNull<Magazine>) -> usize {
+    // SAFETY: magazines in hand are live.
+    let magazine = unsafe { magazine.as_ref() };
+    usize::from(magazine.count.get()) * size_class::of(magazine.class()).size as usize
+}
+
+const _: () = assert!(CLASS_BITS <= 6);

@@ -1,0 +1,93 @@
+//! An arena's inbox: magazines of its own blocks that other threads freed. Any thread puts in, the arena's threads take all.
+
+use core::ptr;
+
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+
+/// What can lie in an inbox: a record with room for a link.
+pub(crate) trait Linked {
+    /// Writes the link. The caller owns the record.
+    fn set_next(&self, next: *mut Self);
+    /// Reads the link. The caller owns the record.
+    fn next(&self) -> *mut Self;
+}
+
+/// A stack of records that is only ever emptied as a whole, so that no ABA problem arises (R. K. Treiber 1986). While closed it
+/// takes nothing: an arena without threads must not be sent what nobody would take out.
+pub(crate) struct Inbox<T> {
+    /// The newest record, null when empty, [`closed`] when closed.
+    head: AtomicPtr<T>,
+    /// About how many records there are.
+    len: AtomicU32,
+}
+
+/// The head of a closed inbox: an address that no record has.
+fn closed<T>() -> *mut T {
+    ptr::without_provenance_mut(1)
+}
+
+impl<T: Linked> Inbox<T> {
+    /// An open, empty inbox.
+    pub(crate) fn new() -> Self {
+        Self { head: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
+    }
+
+    /// Puts `record` in, unless the inbox is closed or holds `bound` records already; then it stays the caller's.
+    ///
+    /// # Safety
+    /// `record` is valid and the caller's; after success it belongs to the inbox.
+    pub(crate) unsafe fn put(&self, record: *mut T, bound: u32) -> bool {
+        // Relaxed: a bound on memory, not a promise.
+        if self.len.load(Ordering::Relaxed) >= bound {
+            return false;
+        }
+        // Relaxed: the exchange below checks it again.
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            if head == closed() {
+                return false;
+            }
+            // SAFETY: the record is the caller's until the exchange succeeds.
+            unsafe { &*record }.set_next(head);
+            // Release: pairs with the Acquire in `take_all` and `close`: the record's content is seen with it.
+            // Relaxed: a failed attempt only reads the new head.
+            match self.head.compare_exchange_weak(head, record, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        // Relaxed: as above.
+        self.len.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes all records out, newest first, linked; null when there are none. Must not be called on a closed inbox.
+    pub(crate) fn take_all(&self) -> *mut T {
+        // Relaxed: a record that is counted late makes the count too high until the next taking.
+        if self.len.load(Ordering::Relaxed) != 0 {
+            // Relaxed: as above.
+            self.len.store(0, Ordering::Relaxed);
+        }
+        // Relaxed: a look before the exchange; what is missed now is found next time.
+        if self.head.load(Ordering::Relaxed).is_null() {
+            return ptr::null_mut();
+        }
+        // Acquire: pairs with the Release in `put`.
+        self.head.swap(ptr::null_mut(), Ordering::Acquire)
+    }
+
+    /// Closes the inbox and takes out what was in it.
+    pub(crate) fn close(&self) -> *mut T {
+        // Acquire: pairs with the Release in `put`.
+        let records = self.head.swap(closed(), Ordering::Acquire);
+        if records == closed() { ptr::null_mut() } else { records }
+    }
+
+    /// Opens a closed inbox.
+    pub(crate) fn open(&self) {
+        // Relaxed: guarded by the lock of the registry.
+        self.len.store(0, Ordering::Relaxed);
+        // Relaxed: nothing is published by an empty inbox.
+        self.head.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,144 @@
+//! What the allocator answers: allocate, free, resize, for a thread's heap.
+
+use core::ptr;
+
+use crate::allocator::Allocator;
+use crate::heap::Heap;
+use crate::large::Foreign;
+use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, class_of};
+use crate::units;
+
+impl Allocator {
+    /// A block of at least `size` bytes, aligned to 16; null: no memory.
+    #[inline(always)]
+    pub fn allocate(&self, heap: &Heap, size: usize) -> *mut u8 {
+        match class_of(size) {
+            Some(class) => self.allocate_class(heap, class),
+            None => self.allocate_unusual(heap, size),
+        }
+    }
+
+    /// A block of `class`; null: no memory.
+    #[inline(always)]
+    pub(crate) fn allocate_class(&self, heap: &Heap, class: Class) -> *mut u8 {
+        let block = heap.pop(class);
+        if block.is_null() { self.refill(heap, class) } else { block }
+    }
+
+    /// Size 0, or a large one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn allocate_unusual(&self, heap: &Heap, size: usize) -> *mut u8 {
+        if size == 0 { self.allocate_class(heap, 1) } else { self.allocate_large(size, QUANTUM).0 }
+    }
+
+    /// A block of at least `size` bytes at a multiple of `align` (a power of two); null: no memory.
+    pub fn allocate_aligned(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        if align <= QUANTUM {
+            return self.allocate(heap, size);
+        }
+        match size_class::class_of_aligned(size, align) {
+            Some(class) => self.allocate_class(heap, class),
+            None => self.allocate_large(size, align).0,
+        }
+    }
+
+    /// A block of at least `size` bytes, all zero, aligned to `align` (a power of two); null: no memory.
+    pub fn allocate_zeroed(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        let (block, dirty) = if size > SMALL_MAX && align <= QUANTUM {
+            self.allocate_large(size, align)
+        } else {
+            (self.allocate_aligned(heap, size, align), true)
+        };
+        if dirty && !block.is_null() {
+            // SAFETY: a fresh block of at least `size` bytes.
+            unsafe { block.write_bytes(0, size) };
+        }
+        block
+    }
+
+    /// Takes a block back; NULL is ignored.
+    ///
+    /// # Safety
+    /// `block` is NULL, foreign, or a live block that nobody uses any more. `heap` is the calling thread's.
+    #[inline(always)]
+    pub unsafe fn free(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
+        // SAFETY: the caller's contract.
+        let entry = unsafe { self.units.entry(block.addr()) };
+        let class = heap.own_class(entry);
+        if class < CLASS_SLOTS && heap.push(class, block) {
+            return Ok(());
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.free_unusual(heap, block) }
+    }
+
+    /// A full magazine, a block of another arena, a large or foreign one, NULL.
+    ///
+    /// # Safety
+    /// As for [`Allocator::free`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn free_unusual(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
+        if block.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller's contract.
+        match unsafe { self.units.entry(block.addr()) } {
+            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+            0 => unsafe { self.free_large(block) },
+            // SAFETY: the caller's contract.
+            entry => Ok(unsafe { self.free_slow(heap, block, entry) }),
+        }
+    }
+
+    /// Bytes of a block that the program may use.
+    ///
+    /// # Safety
+    /// `block` is foreign, or a live block; it is not NULL.
+    pub unsafe fn usable_size(&self, block: *mut u8) -> Result<usize, Foreign> {
+        // SAFETY: the caller's contract.
+        match unsafe { self.units.entry(block.addr()) } {
+            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+            0 => unsafe { self.large_size(block) },
+            entry => Ok(size_class::of(units::class_in(entry)).size as usize),
+        }
+    }
+
+    /// A block of at least `size` bytes with the content of `block` as far as it fits, in place where possible, at
+    /// a multiple of `align` (a power of two, no more than `block` has); null: no memory, and `block` is as it was.
+    ///
+    /// # Safety
+    /// `block` is foreign, or a live block that the caller gives up unless the result is null; it is not NULL.
+    pub unsafe fn reallocate(
+        &self,
+        heap: &Heap,
+        block: *mut u8,
+        size: usize,
+        align: usize,
+    ) -> Result<*mut u8, Foreign> {
+        // SAFETY: the caller's contract.
+        let old_size = unsafe { self.usable_size(block) }?;
+        // A block keeps its place while at least half of it is used; a large one gives the rest back there.
+        let fits = if old_size <= SMALL_MAX {
+            size <= old_size && size >= old_size / 2
+        } else {
+            // SAFETY: the caller's contract; a block larger than any class is a large one.
+            size > SMALL_MAX && unsafe { self.resize_large(block, size) }?
+        };
+        if fits {
+            return Ok(block);
+        }
+        let new = self.allocate_aligned(heap, size, align);
+        if !new.is_null() {
+            // SAFETY: both blocks are live and distinct, and at least that long.
+            unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
+            // SAFETY: the caller gives the block up.
+            unsafe { self.free(heap, block) }?;
+        }
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests;

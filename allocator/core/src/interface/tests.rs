@@ -1,0 +1,260 @@
+//! The whole allocator on the simulated system: random programs whose blocks must not overlap nor lose their content.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use super::*;
+use crate::os;
+use crate::size_class::LINE;
+
+/// Operations of a random program.
+const STEPS: usize = if cfg!(miri) { 300 } else { 40_000 };
+
+fn allocator() -> &'static Allocator {
+    // Leaked, as the process's own allocator lives for ever.
+    Box::leak(Box::new(Allocator::new()))
+}
+
+/// xorshift64*, S. Vigna 2016.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+    }
+
+    fn size(&mut self) -> usize {
+        let shift = self.below(if cfg!(miri) { 12 } else { 18 });
+        self.below(1 << shift) + 1
+    }
+}
+
+/// A block, filled with a byte of its own.
+struct Filled {
+    block: usize,
+    size: usize,
+    byte: u8,
+}
+
+impl Filled {
+    fn new(block: *mut u8, size: usize, byte: u8) -> Self {
+        assert!(!block.is_null());
+        // SAFETY: a fresh block of that size.
+        unsafe { block.write_bytes(byte, size) };
+        Self { block: block.expose_provenance(), size, byte }
+    }
+
+    fn pointer(&self) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(self.block)
+    }
+
+    fn check(&self, size: usize) {
+        // SAFETY: the block is live.
+        let content = unsafe { std::slice::from_raw_parts(self.pointer(), size) };
+        assert!(content.iter().all(|&byte| byte == self.byte), "a block of {} bytes lost its content", self.size);
+    }
+
+    fn free(self, allocator: &Allocator, heap: &Heap) {
+        self.check(self.size);
+        // SAFETY: the block is live, and given up here.
+        assert_eq!(unsafe { allocator.free(heap, self.pointer()) }, Ok(()));
+    }
+}
+
+fn run(allocator: &Allocator, heap: &Heap, seed: u64, exchange: Option<&Mutex<VecDeque<Filled>>>) {
+    let mut random = Random(seed);
+    let mut live: Vec<Filled> = Vec::new();
+    for step in 0..STEPS {
+        let byte = step as u8;
+        match random.below(12) {
+            0..5 => {
+                let size = random.size();
+                live.push(Filled::new(allocator.allocate(heap, size), size, byte));
+            }
+            5 => {
+                let (size, align) = (random.size(), 1 << random.below(16));
+                let block = allocator.allocate_aligned(heap, size, align);
+                assert_eq!(block.addr() % align, 0);
+                live.push(Filled::new(block, size, byte));
+            }
+            6 => {
+                let size = random.size();
+                let block = allocator.allocate_zeroed(heap, size, 1);
+                Filled { block: block.expose_provenance(), size, byte: 0 }.check(size);
+                live.push(Filled::new(block, size, byte));
+            }
+            7 if !live.is_empty() => {
+                let index = random.below(live.len());
+                let old = live.swap_remove(index);
+                let size = random.size();
+                // SAFETY: the block is live, and replaced by the result.
+                let block = unsafe { allocator.reallocate(heap, old.pointer(), size, 1) }.expect("ours");
+                Filled { block: block.expose_provenance(), size, byte: old.byte }.check(size.min(old.size));
+                live.push(Filled::new(block, size, byte));
+            }
+            _ if !live.is_empty() => {
+                let block = live.swap_remove(random.below(live.len()));
+                match exchange {
+                    None => block.free(allocator, heap),
+                    Some(exchange) => {
+                        let mut others = exchange.lock().expect("no panic");
+                        others.push_back(block);
+                        if others.len() > 50
+                            && let Some(other) = others.pop_front()
+                        {
+                            drop(others);
+                            other.free(allocator, heap);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    for block in live {
+        block.free(allocator, heap);
+    }
+}
+
+#[test]
+fn one_thread() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    run(allocator, heap, 1, None);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heap given back");
+}
+
+#[test]
+fn many_threads_that_free_each_others_blocks() {
+    let allocator = allocator();
+    let exchange = Mutex::new(VecDeque::new());
+    for round in 0..3 {
+        std::thread::scope(|scope| {
+            for seed in 1..4 {
+                let exchange = &exchange;
+                scope.spawn(move || {
+                    let heap = allocator.attach().expect("memory");
+                    run(allocator, heap, seed + round * 10, Some(exchange));
+                    // SAFETY: the heap is used no more.
+                    unsafe { allocator.detach(heap) };
+                });
+            }
+        });
+    }
+    let heap = allocator.attach().expect("memory");
+    for block in exchange.into_inner().expect("no panic") {
+        block.free(allocator, heap);
+    }
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
+}
+
+/// Bytes in use when only the depots may still hold blocks: 0 once those are emptied.
+fn kept_bytes(allocator: &Allocator) -> usize {
+    for depot in &allocator.depots {
+        while let Some(magazine) = depot.lock().take() {
+            allocator.flush_linked(magazine.as_ptr());
+        }
+    }
+    for arena in &allocator.arenas {
+        // SAFETY: arenas live for ever.
+        if let Some(arena) = unsafe { arena.load(crate::sync::Ordering::Acquire).as_ref() } {
+            arena.release_empty(allocator.below());
+        }
+    }
+    allocator.pages.lock().used_bytes()
+}
+
+#[test]
+fn without_a_heap_everything_works_too() {
+    let allocator = allocator();
+    let heap = Heap::inert();
+    run(allocator, &heap, 7, None);
+    assert_eq!(kept_bytes(allocator), 0);
+}
+
+#[test]
+fn blocks_that_share_a_line_belong_to_one_thread() {
+    let allocator = allocator();
+    let (one, two) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
+    for size in (1..600).step_by(if cfg!(miri) { 97 } else { 1 }) {
+        // The second thread frees what the first allocated, then allocates itself.
+        let blocks: Vec<_> = (0..200).map(|_| allocator.allocate(one, size)).collect();
+        for block in blocks.iter().step_by(2) {
+            // SAFETY: live, and given up here.
+            assert_eq!(unsafe { allocator.free(two, *block) }, Ok(()));
+        }
+        let theirs: Vec<_> = (0..200).map(|_| allocator.allocate(two, size)).collect();
+        let lines = |block: &*mut u8| block.addr() / LINE..=(block.addr() + size - 1) / LINE;
+        let ours: std::collections::HashSet<_> = blocks.iter().skip(1).step_by(2).flat_map(lines).collect();
+        assert!(theirs.iter().flat_map(lines).all(|line| !ours.contains(&line)), "size {size}");
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    for size in [isize::MAX as usize, isize::MAX as usize + 1, usize::MAX - 4096, usize::MAX] {
+        assert!(allocator.allocate(heap, size).is_null());
+        assert!(allocator.allocate_zeroed(heap, size, 1).is_null());
+        assert!(allocator.allocate_aligned(heap, size, 4096).is_null());
+    }
+    assert!(!allocator.allocate(heap, 0).is_null());
+    // SAFETY: NULL is always allowed.
+    assert_eq!(unsafe { allocator.free(heap, ptr::null_mut()) }, Ok(()));
+}
+
+#[test]
+fn foreign_blocks_are_recognised() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let mut foreign = [0u64; 4];
+    // SAFETY: foreign blocks are allowed, and left alone.
+    assert_eq!(unsafe { allocator.free(heap, foreign.as_mut_ptr().cast()) }, Err(Foreign));
+}
+
+#[test]
+fn no_memory_is_an_answer_and_memory_comes_again() {
+    for refusals in 0..if cfg!(miri) { 4 } else { 16 } {
+        let allocator = allocator();
+        os::fail_from(Some(refusals));
+        let heap = allocator.attach();
+        let mut blocks = Vec::new();
+        let inert = Heap::inert();
+        for size in [16, 100, 1000, 30_000, 100_000, 3_000_000] {
+            blocks.push(allocator.allocate(heap.unwrap_or(&inert), size));
+        }
+        os::fail_from(None);
+        let heap = heap.or_else(|| allocator.attach()).expect("memory is there again");
+        for block in blocks {
+            // SAFETY: NULL, or live and given up here.
+            assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+        }
+        run(allocator, heap, 3 + refusals, None);
+        // SAFETY: the heap is used no more.
+        unsafe { allocator.detach(heap) };
+        assert_eq!(kept_bytes(allocator), 0);
+    }
+}
+
+#[test]
+fn the_child_of_a_fork_goes_on() {
+    let allocator = allocator();
+    let (own, other) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
+    let blocks: Vec<_> = (1..200).map(|n| Filled::new(allocator.allocate(other, n * 10), n * 10, n as u8)).collect();
+    allocator.before_fork();
+    allocator.after_fork_in_child(Some(own));
+    for block in blocks {
+        block.free(allocator, own);
+    }
+    let adopted = allocator.attach().expect("memory");
+    assert!(ptr::eq(adopted.arena.get(), other.arena.get()), "the arena of a thread that is gone is used again");
+    run(allocator, adopted, 5, None);
+}

@@ -1,0 +1,89 @@
+//! Large blocks: runs of units straight from the page heap, one block each.
+
+use core::ptr;
+
+use crate::allocator::Allocator;
+use crate::os;
+use crate::page_heap::PageHeap;
+use crate::span::{Span, Use};
+use crate::sync::Guard;
+use crate::units::UNIT;
+
+/// A block that this allocator did not hand out (or that is no block at all).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Foreign;
+
+/// Units of a large block of `size` bytes.
+fn units(size: usize) -> usize {
+    size.div_ceil(UNIT).max(1)
+}
+
+impl Allocator {
+    fn pages(&self) -> Guard<'_, PageHeap> {
+        self.pages.lock()
+    }
+
+    /// A large block of at least `size` bytes at a multiple of `align` (a power of two), and whether it may hold
+    /// anything but zeros; null: no memory.
+    pub(crate) fn allocate_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        if size > isize::MAX as usize {
+            return (ptr::null_mut(), true);
+        }
+        match self.pages().allocate(self.ground(), units(size), align, Use::Large) {
+            Some(span) => (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get()),
+            None => (ptr::null_mut(), true),
+        }
+    }
+
+    /// The span of a large block.
+    ///
+    /// # Safety
+    /// `block` is not a live small block, and not NULL.
+    unsafe fn large_span(&self, block: *mut u8) -> Result<&'static Span, Foreign> {
+        // SAFETY: the caller's contract; the chunk table answers for any address.
+        let Some(span) = (unsafe { self.units.span(block.addr()) }) else { return Err(Foreign) };
+        // SAFETY: descriptors' memory is never unmapped.
+        let span: &'static Span = unsafe { span.as_ref() };
+        if span.usage.get() != Use::Large || span.start.get() != block.addr() {
+            os::die("ample: free or realloc of a pointer that malloc did not return, or that is free already\n");
+        }
+        Ok(span)
+    }
+
+    /// Takes a large block back.
+    ///
+    /// # Safety
+    /// `block` is not a live small block, and not NULL; if it is ours, nobody uses it any more.
+    pub(crate) unsafe fn free_large(&self, block: *mut u8) -> Result<(), Foreign> {
+        // SAFETY: the caller's contract.
+        let span = unsafe { self.large_span(block) }?;
+        self.pages().free(self.ground(), span);
+        Ok(())
+    }
+
+    /// Bytes of a large block that the program may use.
+    ///
+    /// # Safety
+    /// As for [`Allocator::large_span`].
+    pub(crate) unsafe fn large_size(&self, block: *mut u8) -> Result<usize, Foreign> {
+        // SAFETY: the caller's contract.
+        unsafe { self.large_span(block) }.map(Span::bytes)
+    }
+
+    /// Makes a large block large enough for `size` bytes where it lies, giving back what it does not need.
+    ///
+    /// # Safety
+    /// As for [`Allocator::large_span`].
+    pub(crate) unsafe fn resize_large(&self, block: *mut u8, size: usize) -> Result<bool, Foreign> {
+        // SAFETY: the caller's contract.
+        let span = unsafe { self.large_span(block) }?;
+        if size > isize::MAX as usize {
+            return Ok(false);
+        }
+        let (now, wanted) = (span.units.get(), units(size));
+        if wanted < now {
+            self.pages().shrink(self.ground(), span, wanted);
+        }
+        Ok(wanted <= now || self.pages().extend(self.ground(), span, wanted))
+    }
+}

@@ -1,0 +1,122 @@
+//! Magazines: stacks of pointers to blocks of one class, handled and exchanged as a whole (J. Bonwick & J. Adams, "Magazines
+//! and Vmem", USENIX 2001).
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use crate::inbox::Linked;
+use crate::size_class::{Class, MAGAZINE_SLOTS};
+
+/// A place for a pointer to a block.
+pub(crate) type Slot = Cell<*mut u8>;
+
+/// A magazine. While it is loaded in a heap, the heap's `top` says how many blocks it holds; otherwise `count` does.
+#[repr(C, align(64))]
+pub(crate) struct Magazine {
+    next: Cell<*mut Magazine>,
+    pub(crate) count: Cell<u16>,
+    class: Cell<u8>,
+    /// Always null: what lies below the lowest slot stops malloc.
+    guard: Slot,
+    slots: [Slot; MAGAZINE_SLOTS],
+}
+
+const _: () = assert!(size_of::<Magazine>() == 9 * 64);
+
+impl Magazine {
+    /// An empty magazine for blocks of `class`.
+    pub(crate) fn new(class: Class) -> Self {
+        Self {
+            next: Cell::new(ptr::null_mut()),
+            count: Cell::new(0),
+            class: Cell::new(class as u8),
+            guard: Cell::new(ptr::null_mut()),
+            slots: [const { Cell::new(ptr::null_mut()) }; MAGAZINE_SLOTS],
+        }
+    }
+
+    /// The class of its blocks.
+    pub(crate) fn class(&self) -> Class {
+        usize::from(self.class.get())
+    }
+
+    /// Makes an empty magazine one of `class`.
+    pub(crate) fn set_class(&self, class: Class) {
+        self.class.set(class as u8);
+    }
+
+    /// The top of the stack when it holds `count` blocks: the slot of the newest one, or the guard.
+    pub(crate) fn top(this: *const Self, count: usize) -> *const Slot {
+        // `wrapping_add`: the guard and the slots lie in a row.
+        // SAFETY: a place inside the magazine; nothing is read.
+        unsafe { &raw const (*this).guard }.wrapping_add(count)
+    }
+
+    /// How many blocks it holds when `top` is its top.
+    pub(crate) fn count_at(this: *const Self, top: *const Slot) -> usize {
+        (top.addr() - Self::top(this, 0).addr()) / size_of::<Slot>()
+    }
+
+    /// The slot with the given index, 0 being the oldest block's.
+    pub(crate) fn slot(&self, index: usize) -> &Slot {
+        &self.slots[index]
+    }
+
+    /// The blocks, oldest first.
+    pub(crate) fn blocks(&self) -> &[Slot] {
+        &self.slots[..usize::from(self.count.get())]
+    }
+}
+
+impl Linked for Magazine {
+    fn set_next(&self, next: *mut Self) {
+        self.next.set(next);
+    }
+
+    fn next(&self) -> *mut Self {
+        self.next.get()
+    }
+}
+
+/// A stack of magazines.
+pub(crate) struct Stack {
+    first: Cell<*mut Magazine>,
+    len: Cell<u32>,
+}
+
+// SAFETY: the magazines belong to the stack, and the stack to whoever can reach it.
+unsafe impl Send for Stack {}
+
+impl Stack {
+    pub(crate) const fn new() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), len: Cell::new(0) }
+    }
+
+    /// A stack of the magazines linked from `first` (null: none).
+    pub(crate) fn from_linked(first: *mut Magazine) -> Self {
+        Self { first: Cell::new(first), len: Cell::new(0) }
+    }
+
+    /// How many magazines were pushed and not popped.
+    pub(crate) fn len(&self) -> u32 {
+        self.len.get()
+    }
+
+    /// Puts a magazine that is in no stack on top.
+    pub(crate) fn push(&self, magazine: NonNull<Magazine>) {
+        // SAFETY: the caller gives a live magazine away.
+        unsafe { magazine.as_ref() }.set_next(self.first.get());
+        self.first.set(magazine.as_ptr());
+        self.len.set(self.len.get() + 1);
+    }
+
+    /// Takes the top magazine.
+    pub(crate) fn pop(&self) -> Option<NonNull<Magazine>> {
+        let magazine = NonNull::new(self.first.get())?;
+        // SAFETY: stacked magazines are live; their memory is never unmapped.
+        let top = unsafe { magazine.as_ref() };
+        self.first.set(top.next.replace(ptr::null_mut()));
+        self.len.set(self.len.get().saturating_sub(1));
+        Some(magazine)
+    }
+}

@@ -1,0 +1,136 @@
+//! Linux.
+
+use core::ptr::{self, NonNull};
+
+use crate::sync::AtomicU32;
+
+/// User addresses: 47 bits on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
+pub(crate) fn window() -> core::ops::Range<usize> {
+    0..if cfg!(target_arch = "aarch64") { 1 << 48 } else { 1 << 47 }
+}
+
+/// Runs `call` and puts `errno` back: a malloc that succeeds must not change it.
+fn keeping_errno<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: glibc gives every thread an errno that lives as long as the thread.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    let result = call();
+    *errno = before;
+    result
+}
+
+fn mmap(hint: usize, len: usize, flags: libc::c_int) -> Option<NonNull<u8>> {
+    keeping_errno(|| {
+        // SAFETY: a fresh anonymous mapping, never MAP_FIXED, touches no memory that anybody uses.
+        let start = unsafe {
+            libc::mmap(
+                ptr::without_provenance_mut(hint),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
+    })
+}
+
+/// # Safety
+/// `[start, start + len)` was mapped by this module and nobody uses it any more.
+unsafe fn unmap(start: usize, len: usize) {
+    if len > 0 {
+        keeping_errno(|| {
+            // SAFETY: the caller's contract. A failure leaves the range mapped, which wastes addresses only.
+            unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), len) };
+        });
+    }
+}
+
+pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
+    let start = mmap(0, len, 0)?;
+    if start.addr().get().is_multiple_of(align) {
+        start.expose_provenance();
+        return Some(start);
+    }
+    // SAFETY: mapped just above, used by nobody.
+    unsafe { unmap(start.addr().get(), len) };
+    let padded = len.checked_add(align)?;
+    let start = mmap(0, padded, 0)?.expose_provenance().get();
+    let aligned = start.next_multiple_of(align);
+    // SAFETY: the parts before and after the aligned range belong to the mapping made just above.
+    unsafe { unmap(start, aligned - start) };
+    // SAFETY: as above.
+    unsafe { unmap(aligned + len, padded - len - (aligned - start)) };
+    NonNull::new(ptr::with_exposed_provenance_mut(aligned))
+}
+
+pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
+    let start = mmap(0, len, 0)?;
+    keeping_errno(|| {
+        // SAFETY: advice on the mapping made just above; a core dump has no use for a table that is mostly holes.
+        unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTDUMP) };
+    });
+    Some(start)
+}
+
+pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
+    let start = mmap(address, len, libc::MAP_FIXED_NOREPLACE)?;
+    if start.addr().get() == address {
+        return Some(start);
+    }
+    // Kernels before 4.17 take the flag for a mere hint.
+    // SAFETY: mapped just above, used by nobody.
+    unsafe { unmap(start.addr().get(), len) };
+    None
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
+    keeping_errno(|| {
+        // SAFETY: the caller's contract.
+        unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, libc::MADV_DONTNEED) == 0 }
+    })
+}
+
+pub(crate) fn wait(word: &AtomicU32, expected: u32) {
+    keeping_errno(|| {
+        // SAFETY: the word lives for the duration of the call; no time-out is given.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                ptr::null::<libc::timespec>(),
+            )
+        };
+    });
+}
+
+pub(crate) fn wake_one(word: &AtomicU32) {
+    keeping_errno(|| {
+        // SAFETY: waking uses the address only as a name.
+        unsafe {
+            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+        };
+    });
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    keeping_errno(|| {
+        // SAFETY: `now` is ours to write.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+    });
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+pub(crate) fn die(message: &str) -> ! {
+    // SAFETY: the text is readable; the process ends whether or not it could be written.
+    unsafe {
+        libc::write(2, message.as_ptr().cast(), message.len());
+        libc::abort()
+    }
+}

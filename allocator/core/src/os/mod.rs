@@ -1,0 +1,29 @@
+//! The operating system as the allocator needs it: one page, the same for every system.
+//!
+//! | function | contract |
+//! |---|---|
+//! | `map(len, align)` | zeroed, readable and writable memory at a multiple of `align`, or `None` |
+//! | `reserve(len)` | the same for a large table of which little will be touched: costs address space only |
+//! | `map_at(address, len)` | the same exactly there, or `None` where something is mapped already |
+//! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `window()` | all addresses that `map` can return lie in it |
+//! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
+//! | `wake_one(word)` | wakes one sleeper |
+//! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
+//! | `die(message)` | one line on standard error, then the end of the process |
+//!
+//! `len` and `align` are multiples of [`PAGE`]; `errno` stays as it was.
+
+/// The smallest page of any machine that we run on. The system's own page may be larger: nothing below relies on
+/// more than that `UNIT` (see `units.rs`) is a multiple of it.
+pub(crate) const PAGE: usize = 4096;
+
+#[cfg(not(any(test, miri)))]
+mod linux;
+#[cfg(not(any(test, miri)))]
+pub(crate) use linux::*;
+
+#[cfg(any(test, miri))]
+mod simulated;
+#[cfg(any(test, miri))]
+pub(crate) use simulated::*;

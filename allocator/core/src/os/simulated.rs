@@ -1,0 +1,109 @@
+//! A simulated operating system for the unit tests and Miri: a fixed piece of memory, handed out once, and calls
+//! that fail on demand.
+
+use core::cell::Cell;
+use core::ops::Range;
+use core::ptr::NonNull;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicUsize;
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Bytes of the simulated machine.
+const MEMORY: usize = if cfg!(miri) { 96 << 20 } else { 1 << 30 };
+
+/// Alignment of the simulated machine's memory: that of a chunk.
+const ALIGN: usize = 2 << 20;
+
+struct Machine {
+    start: usize,
+    /// Bytes handed out so far; what is handed out is never taken back.
+    used: AtomicUsize,
+}
+
+static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
+    let layout = std::alloc::Layout::from_size_align(MEMORY, ALIGN).expect("a valid layout");
+    // SAFETY: the layout is not empty.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    assert!(!start.is_null(), "no memory for the simulated machine");
+    Machine { start: start.expose_provenance(), used: AtomicUsize::new(0) }
+});
+
+thread_local! {
+    static CALLS_UNTIL_FAILURE: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on the calling thread's `n`-th request for memory fails (0: the next one), and all after it do;
+/// `None`: none fails.
+pub(crate) fn fail_from(n: Option<u64>) {
+    CALLS_UNTIL_FAILURE.with(|left| left.set(n));
+}
+
+fn refused() -> bool {
+    CALLS_UNTIL_FAILURE.with(|left| match left.get() {
+        None => false,
+        Some(0) => true,
+        Some(n) => {
+            left.set(Some(n - 1));
+            false
+        }
+    })
+}
+
+/// All addresses of the simulated machine.
+pub(crate) fn window() -> Range<usize> {
+    MACHINE.start..MACHINE.start + MEMORY
+}
+
+pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
+    if refused() {
+        return None;
+    }
+    let machine = &*MACHINE;
+    // Relaxed: the counter hands out disjoint ranges; nothing else is published by it.
+    let mut used = machine.used.load(Ordering::Relaxed);
+    loop {
+        let start = (machine.start + used).next_multiple_of(align);
+        let end = start.checked_add(len)?;
+        if end > machine.start + MEMORY {
+            return None;
+        }
+        let next = end - machine.start;
+        // Relaxed: as above.
+        match machine.used.compare_exchange(used, next, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return NonNull::new(core::ptr::with_exposed_provenance_mut(start)),
+            Err(now) => used = now,
+        }
+    }
+}
+
+pub(crate) fn map_at(_: usize, _: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
+    map(len, super::PAGE)
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
+    true
+}
+
+pub(crate) fn wait(_: &AtomicU32, _: u32) {
+    std::thread::yield_now();
+}
+
+pub(crate) fn wake_one(_: &AtomicU32) {}
+
+pub(crate) fn now_ms() -> u64 {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    START.elapsed().as_millis() as u64
+}
+
+pub(crate) fn die(message: &str) -> ! {
+    panic!("{}", message.trim_end())
+}

@@ -1,0 +1,502 @@
+//! The page heap: runs of units, got from the system in whole chunks and given back to it when they were free for long enough.
+//!
+//! `allocate → a dirty run that fits, or: a clean one, or: fresh chunks from the system`. Dirty runs come first since their pages are there already. Runs
+//! are found by size in bins with a bit set of the occupied ones (M. Masmano et al., "TLSF", 2004); neighbours
+//! are found through the chunk table and merged. The page heap never unmaps: what it gives back (purges) keeps its
+//! addresses and reads as zero.
+
+use core::ptr::NonNull;
+
+use crate::meta::{Meta, Spares};
+use crate::os;
+use crate::span::{Span, SpanList, Use};
+use crate::sync::Lock;
+use crate::units::{CHUNK, UNIT, Units};
+
+/// Runs of up to this many units have a bin for each length.
+const EXACT: usize = 64;
+/// Bins: exact ones, then four a doubling.
+const BINS: usize = 192;
+/// Spans looked at in a bin whose runs may be too short.
+const LOOKS: usize = 8;
+/// Units by which the heap grows at least: 32 MiB of addresses.
+const GROW_MIN: usize = (32 << 20) / UNIT;
+/// Units by which the heap grows at most, unless more is asked for: 1 GiB of addresses.
+const GROW_MAX: usize = (1 << 30) / UNIT;
+/// How long a run stays dirty before it is purged, in milliseconds.
+const DECAY_MS: u64 = 1000;
+/// How often the page heap looks for runs to purge, in milliseconds.
+const TICK_MS: u64 = 50;
+/// Units that one tick purges, unless the first run is longer: 2 MiB.
+const TICK_UNITS: usize = (2 << 20) / UNIT;
+/// Units that may be dirty however little is in use: 64 MiB.
+const DIRTY_MIN: usize = (64 << 20) / UNIT;
+
+fn bin_of(units: usize) -> usize {
+    if units <= EXACT {
+        return units - 1;
+    }
+    let log = units.ilog2() as usize;
+    EXACT + (log - 6) * 4 + (units >> (log - 2) & 3)
+}
+
+/// Free runs of one kind, by length.
+struct Bins {
+    lists: [SpanList; BINS],
+    occupied: [u64; BINS / 64],
+}
+
+impl Bins {
+    const fn new() -> Self {
+        Self { lists: [const { SpanList::new() }; BINS], occupied: [0; BINS / 64] }
+    }
+
+    fn insert(&mut self, span: NonNull<Span>) {
+        // SAFETY: the page heap passes live descriptors.
+        let bin = bin_of(unsafe { span.as_ref() }.units.get());
+        self.lists[bin].push(span);
+        self.occupied[bin / 64] |= 1 << (bin % 64);
+    }
+
+    fn remove(&mut self, span: &Span) {
+        let bin = bin_of(span.units.get());
+        self.lists[bin].remove(span);
+        if self.lists[bin].first().is_none() {
+            self.occupied[bin / 64] &= !(1 << (bin % 64));
+        }
+    }
+
+    /// A run of at least `units`, nearly the shortest.
+    fn find(&self, units: usize) -> Option<&'static Span> {
+        let own = bin_of(units);
+        let mut candidate = self.lists[own].first();
+        for _ in 0..LOOKS {
+            match candidate {
+                Some(span) if span.units.get() >= units => return Some(span),
+                Some(span) => candidate = SpanList::after(span),
+                None => break,
+            }
+        }
+        let mut bits = if own % 64 == 63 { 0 } else { self.occupied[own / 64] & !0 << (own % 64 + 1) };
+        let mut word = own / 64;
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        self.lists[word * 64 + bits.trailing_zeros() as usize].first()
+    }
+}
+
+/// See the module.
+pub(crate) struct PageHeap {
+    clean: Bins,
+    dirty: Bins,
+    /// Ends of the queue of dirty runs.
+    oldest: *mut Span,
+    newest: *mut Span,
+    spares: Spares<Span>,
+    /// Units got from the system.
+    mapped: usize,
+    /// Units in free dirty runs.
+    dirty_units: usize,
+    /// Units in free runs of either kind.
+    free_units: usize,
+    ticked_ms: u64,
+}
+
+// SAFETY: the pointers lead to descriptors that only the holder of the page heap's lock touches while they are free.
+unsafe impl Send for PageHeap {}
+
+/// What the page heap needs of the rest of the allocator.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) units: &'a Units,
+    pub(crate) meta: &'a Lock<Meta>,
+}
+
+impl PageHeap {
+    pub(crate) const fn new() -> Self {
+        Self {
+            clean: Bins::new(),
+            dirty: Bins::new(),
+            oldest: core::ptr::null_mut(),
+            newest: core::ptr::null_mut(),
+            spares: Spares::new(),
+            mapped: 0,
+            dirty_units: 0,
+            free_units: 0,
+            ticked_ms: 0,
+        }
+    }
+
+    /// A run of `units` units at a multiple of `align` bytes (a power of two); its `dirty` says whether it may
+    /// hold anything but zeros.
+    pub(crate) fn allocate(
+        &mut self,
+        ground: Ground,
+        units: usize,
+        align: usize,
+        usage: Use,
+    ) -> Option<&'static Span> {
+        let slack = align.max(UNIT) / UNIT - 1;
+        let wanted = units.checked_add(slack)?;
+        if wanted > os::window().len() / UNIT {
+            return None;
+        }
+        let span = match self.dirty.find(wanted).or_else(|| self.clean.find(wanted)) {
+            Some(span) => span,
+            None => self.grow(ground, wanted)?,
+        };
+        self.unlink(span);
+        let head = (span.start.get().next_multiple_of(align.max(UNIT)) - span.start.get()) / UNIT;
+        let (head, span) = match head {
+            0 => (None, span),
+            _ => match self.split(ground, span, head) {
+                Some(aligned) => (Some(span), aligned),
+                None => {
+                    self.link(ground, span);
+                    return None;
+                }
+            },
+        };
+        let tail = if span.units.get() > units { self.split(ground, span, units) } else { None };
+        span.usage.set(usage);
+        // Before the rest is put back: it looks at its neighbours.
+        ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
+        for rest in [head, tail].into_iter().flatten() {
+            self.link(ground, rest);
+        }
+        Some(span)
+    }
+
+    /// Takes a run back, all of it dirty.
+    pub(crate) fn free(&mut self, ground: Ground, span: &'static Span) {
+        span.dirty.set(true);
+        span.since_ms.set(os::now_ms());
+        let span = self.link(ground, span);
+        self.tick(ground, span.since_ms.get());
+    }
+
+    /// Makes a large run `units` long (fewer than it has) and takes the rest back.
+    pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) {
+        if let Some(rest) = self.split(ground, span, units) {
+            ground.units.set_ends(span.start.get(), units, ptr(span));
+            self.free(ground, rest);
+        }
+    }
+
+    /// Makes a large run `units` long (more than it has) if the run behind it is free and long enough.
+    pub(crate) fn extend(&mut self, ground: Ground, span: &'static Span, units: usize) -> bool {
+        let more = units - span.units.get();
+        let Some(next) = self.free_neighbour(ground, span.end()) else { return false };
+        if next.start.get() != span.end() || next.units.get() < more {
+            return false;
+        }
+        self.unlink(next);
+        let rest = if next.units.get() > more { self.split(ground, next, more) } else { None };
+        span.units.set(span.units.get() + next.units.get());
+        ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
+        self.discard(next);
+        if let Some(rest) = rest {
+            self.link(ground, rest);
+        }
+        true
+    }
+
+    /// Gives dirty runs back to the system: those that were dirty for [`DECAY_MS`], a bounded amount at a time, and whatever is too much.
+    fn tick(&mut self, ground: Ground, now_ms: u64) {
+        let cap = DIRTY_MIN.max((self.mapped - self.free_units) / 8);
+        while self.dirty_units > cap && self.purge_oldest(ground) > 0 {}
+        if now_ms.wrapping_sub(self.ticked_ms) < TICK_MS {
+            return;
+        }
+        self.ticked_ms = now_ms;
+        let mut purged = 0;
+        while purged < TICK_UNITS {
+            // SAFETY: queued descriptors are live.
+            match unsafe { self.oldest.as_ref() } {
+                Some(span) if now_ms.saturating_sub(span.since_ms.get()) >= DECAY_MS => {
+                    let units = self.purge_oldest(ground);
+                    if units == 0 {
+                        return;
+                    }
+                    purged += units;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Purges the run that has been dirty longest; how many units, 0 where the system refused.
+    fn purge_oldest(&mut self, ground: Ground) -> usize {
+        // SAFETY: queued descriptors are live.
+        let Some(span) = (unsafe { self.oldest.as_ref() }) else { return 0 };
+        let units = span.units.get();
+        self.unlink(span);
+        // SAFETY: the run is free, and in no list any more.
+        let purged = unsafe { os::purge(span.start.get(), span.bytes()) };
+        if purged {
+            span.dirty.set(false);
+        } else {
+            span.since_ms.set(os::now_ms());
+        }
+        self.link(ground, span);
+        if purged { units } else { 0 }
+    }
+
+    /// Fresh chunks with room for `units`, as a free run.
+    fn grow(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
+        let chunk = CHUNK / UNIT;
+        let least = units.next_multiple_of(chunk);
+        let usual = (self.mapped / 4).clamp(GROW_MIN, GROW_MAX).max(least).next_multiple_of(chunk);
+        let (start, got) = [usual, least]
+            .into_iter()
+            .find_map(|units| Some((os::map(units * UNIT, CHUNK)?.as_ptr().expose_provenance(), units)))?;
+        // From here on a failure leaves the chunks mapped and unused: the system has no memory for our records
+        // either, and untouched chunks cost none.
+        let span = self.descriptor(ground, start, got, Use::Free, false)?;
+        if !ground.units.register(start, got * UNIT, |count| ground.meta.lock().array(count)) {
+            self.discard(span);
+            return None;
+        }
+        self.mapped += got;
+        Some(self.link(ground, span))
+    }
+
+    /// Puts a run that is in no list into its bin, merged with free neighbours of its kind.
+    fn link(&mut self, ground: Ground, span: &'static Span) -> &'static Span {
+        span.usage.set(Use::Free);
+        let before = self.free_neighbour(ground, span.start.get().wrapping_sub(UNIT));
+        let mut merged = span;
+        if let Some(before) = before
+            && before.dirty.get() == span.dirty.get()
+            && before.end() == span.start.get()
+        {
+            self.unlink(before);
+            before.units.set(before.units.get() + span.units.get());
+            before.since_ms.set(span.since_ms.get());
+            self.discard(span);
+            merged = before;
+        }
+        if let Some(after) = self.free_neighbour(ground, merged.end())
+            && after.dirty.get() == merged.dirty.get()
+            && after.start.get() == merged.end()
+        {
+            self.unlink(after);
+            merged.units.set(merged.units.get() + after.units.get());
+            self.discard(after);
+        }
+        ground.units.set_ends(merged.start.get(), merged.units.get(), ptr(merged));
+        self.free_units += merged.units.get();
+        if merged.dirty.get() {
+            self.dirty.insert(NonNull::from(merged));
+            self.enqueue(merged);
+        } else {
+            self.clean.insert(NonNull::from(merged));
+        }
+        merged
+    }
+
+    /// Takes a free run out of its bin.
+    fn unlink(&mut self, span: &Span) {
+        self.free_units -= span.units.get();
+        if span.dirty.get() {
+            self.dirty.remove(span);
+            self.dequeue(span);
+        } else {
+            self.clean.remove(span);
+        }
+    }
+
+    fn enqueue(&mut self, span: &Span) {
+        self.dirty_units += span.units.get();
+        // A run that was put back after a split keeps its age, and its place at the young end does little harm.
+        span.newer.set(core::ptr::null_mut());
+        span.older.set(self.newest);
+        // SAFETY: queued descriptors are live.
+        match unsafe { self.newest.as_ref() } {
+            Some(newest) => newest.newer.set(ptr(span)),
+            None => self.oldest = ptr(span),
+        }
+        self.newest = ptr(span);
+    }
+
+    fn dequeue(&mut self, span: &Span) {
+        self.dirty_units -= span.units.get();
+        // SAFETY: queued descriptors are live.
+        match unsafe { span.older.get().as_ref() } {
+            Some(older) => older.newer.set(span.newer.get()),
+            None => self.oldest = span.newer.get(),
+        }
+        // SAFETY: queued descriptors are live.
+        match unsafe { span.newer.get().as_ref() } {
+            Some(newer) => newer.older.set(span.older.get()),
+            None => self.newest = span.older.get(),
+        }
+    }
+
+    /// The free run whose end touches `address`, which is just outside a run of ours.
+    fn free_neighbour(&self, ground: Ground, address: usize) -> Option<&'static Span> {
+        let span = ground.units.neighbour(address)?;
+        // SAFETY: the table names live descriptors at the ends of every run.
+        let span = unsafe { span.as_ref() };
+        (span.usage.get() == Use::Free).then_some(span)
+    }
+
+    /// Cuts a run that is in no list after `units` units; the rest is a run of the same kind, in no list either.
+    fn split(&mut self, ground: Ground, span: &Span, units: usize) -> Option<&'static Span> {
+        let start = span.start.get() + units * UNIT;
+        let rest =
+            self.descriptor(ground, start, span.units.get() - units, span.usage.get(), span.dirty.get())?;
+        rest.since_ms.set(span.since_ms.get());
+        span.units.set(units);
+        Some(rest)
+    }
+
+    fn descriptor(
+        &mut self,
+        ground: Ground,
+        start: usize,
+        units: usize,
+        usage: Use,
+        dirty: bool,
+    ) -> Option<&'static Span> {
+        let record = match self.spares.take() {
+            Some(record) => record,
+            None => ground.meta.lock().record()?,
+        };
+        // SAFETY: the record is ours alone, large and aligned enough.
+        unsafe { record.write(Span::new(start, units, usage, dirty)) };
+        // SAFETY: just written; descriptors' memory is never unmapped.
+        Some(unsafe { record.as_ref() })
+    }
+
+    fn discard(&mut self, span: &Span) {
+        // SAFETY: the caller merged the run into another one or gave it up: no table or list names it.
+        unsafe { self.spares.put(NonNull::from(span)) };
+    }
+
+    /// Bytes in free runs that the system has not got back.
+    #[cfg(test)]
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        self.dirty_units * UNIT
+    }
+
+    /// Bytes in use, as large blocks or as spans of small ones.
+    #[cfg(test)]
+    pub(crate) fn used_bytes(&self) -> usize {
+        (self.mapped - self.free_units) * UNIT
+    }
+}
+
+fn ptr(span: &Span) -> *mut Span {
+    core::ptr::from_ref(span).cast_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        units: Units,
+        meta: Lock<Meta>,
+        heap: PageHeap,
+    }
+
+    impl World {
+        fn new() -> Box<Self> {
+            Box::new(Self { units: Units::new(), meta: Lock::new(Meta::new()), heap: PageHeap::new() })
+        }
+
+        fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
+            self.heap.allocate(Ground { units: &self.units, meta: &self.meta }, units, align, Use::Large)
+        }
+
+        fn free(&mut self, span: &'static Span) {
+            self.heap.free(Ground { units: &self.units, meta: &self.meta }, span);
+        }
+    }
+
+    #[test]
+    fn bins_grow_with_the_length() {
+        let mut last = 0;
+        for units in 1..100_000 {
+            let bin = bin_of(units);
+            assert!(bin == last || bin == last + 1);
+            last = bin;
+        }
+        assert!(bin_of((1 << 48) / UNIT) < BINS);
+    }
+
+    #[test]
+    fn runs_do_not_overlap_and_merge_again() {
+        let mut world = World::new();
+        let runs: Vec<_> = (1..20).map(|units| world.allocate(units, UNIT).expect("memory")).collect();
+        for (index, run) in runs.iter().enumerate() {
+            assert_eq!(run.units.get(), index + 1);
+            for other in &runs[..index] {
+                assert!(run.start.get() >= other.end() || other.start.get() >= run.end());
+            }
+        }
+        for run in runs {
+            world.free(run);
+        }
+        assert_eq!(world.heap.used_bytes(), 0);
+        let all = world.allocate(19 * 20 / 2, UNIT).expect("memory");
+        assert!(all.dirty.get(), "the merged dirty run is long enough and comes first");
+        world.free(all);
+    }
+
+    #[test]
+    fn alignments_are_kept_and_nothing_is_lost() {
+        let mut world = World::new();
+        for shift in 14..24 {
+            let run = world.allocate(3, 1 << shift).expect("memory");
+            assert_eq!(run.start.get() % (1 << shift), 0);
+            world.free(run);
+        }
+        assert_eq!(world.heap.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_run_extends_into_its_neighbour_and_shrinks_again() {
+        let mut world = World::new();
+        let (first, second) = (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
+        assert_eq!(first.end(), second.start.get());
+        let ground = Ground { units: &world.units, meta: &world.meta };
+        assert!(!world.heap.extend(ground, first, 6));
+        world.heap.free(ground, second);
+        assert!(world.heap.extend(ground, first, 6));
+        assert_eq!(first.units.get(), 6);
+        world.heap.shrink(ground, first, 2);
+        assert_eq!(world.heap.used_bytes(), 2 * UNIT);
+    }
+
+    #[test]
+    fn too_much_dirt_goes_back_to_the_system() {
+        let mut world = World::new();
+        for _ in 0..4 {
+            let runs: Vec<_> = (0..4).map(|_| world.allocate(1500, UNIT).expect("memory")).collect();
+            for run in runs {
+                world.free(run);
+            }
+        }
+        assert!(world.heap.dirty_bytes() <= DIRTY_MIN * UNIT);
+    }
+
+    #[test]
+    fn whatever_the_system_refuses_the_heap_stays_whole() {
+        for refusals in 0..12 {
+            let mut world = World::new();
+            os::fail_from(Some(refusals));
+            let early = world.allocate(3, 1 << 16);
+            os::fail_from(None);
+            let late = world.allocate(3, 1 << 16).expect("memory is there again");
+            world.free(late);
+            if let Some(early) = early {
+                world.free(early);
+            }
+            assert_eq!(world.heap.used_bytes(), 0);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Threads come and go: heaps are attached and detached, arenas created, orphaned and adopted.
+
+use core::ptr::NonNull;
+
+use crate::allocator::Allocator;
+use crate::arena::{ARENAS, Arena};
+use crate::heap::Heap;
+use crate::meta::Spares;
+use crate::sync::Ordering;
+
+/// Index of the arena for threads without a heap.
+const COMMON: u16 = 1;
+
+/// Who uses which arena.
+pub(crate) struct Registry {
+    /// Heaps that use each arena.
+    users: [u32; ARENAS],
+    /// Arenas that exist have the indices 1 … `count`.
+    count: u16,
+    /// Where the search for an arena without users begins.
+    cursor: u16,
+    /// Heaps that no thread uses.
+    heaps: Spares<Heap>,
+}
+
+impl Registry {
+    pub(crate) const fn new() -> Self {
+        Self { users: [0; ARENAS], count: 0, cursor: COMMON, heaps: Spares::new() }
+    }
+
+    /// An arena without users (left by a thread that ended).
+    fn orphan(&mut self) -> Option<u16> {
+        let after = self.cursor + 1..=self.count;
+        let found = after.chain(COMMON + 1..=self.cursor).find(|&index| self.users[usize::from(index)] == 0)?;
+        self.cursor = found;
+        Some(found)
+    }
+
+    /// The arena with the fewest users.
+    fn least_used(&self) -> Option<u16> {
+        (COMMON + 1..=self.count).min_by_key(|&index| self.users[usize::from(index)])
+    }
+}
+
+impl Allocator {
+    /// A heap for the calling thread; `None`: no memory.
+    pub fn attach(&self) -> Option<&'static Heap> {
+        let mut registry = self.registry.lock();
+        self.common_arena_in(&mut registry)?;
+        let arena = match registry.orphan() {
+            Some(index) => self.arena(index),
+            None => match self.create_arena(&mut registry) {
+                Some(arena) => arena,
+                None => self.arena(registry.least_used()?),
+            },
+        };
+        let record = match registry.heaps.take() {
+            Some(record) => record,
+            None => self.meta.lock().record()?,
+        };
+        let users = &mut registry.users[usize::from(arena.index)];
+        if *users == 0 {
+            arena.inbox.open();
+        }
+        *users += 1;
+        // SAFETY: the record is ours alone, large and aligned enough.
+        unsafe { record.write(Heap::inert()) };
+        // SAFETY: just written; heaps' memory is never unmapped.
+        let heap: &'static Heap = unsafe { record.as_ref() };
+        heap.settle(arena);
+        // Relaxed: a bound on memory is computed from it.
+        self.heaps.fetch_add(1, Ordering::Relaxed);
+        Some(heap)
+    }
+
+    /// Takes a heap back, with all that it holds.
+    ///
+    /// # Safety
+    /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
+    pub unsafe fn detach(&self, heap: &'static Heap) {
+        let Some(arena) = heap.arena() else { return };
+        self.flush(heap);
+        let mut registry = self.registry.lock();
+        let users = &mut registry.users[usize::from(arena.index)];
+        *users -= 1;
+        if *users == 0 {
+            self.flush_linked(arena.inbox.close());
+            arena.release_empty(self.below());
+        }
+        // SAFETY: the caller's contract.
+        unsafe { registry.heaps.put(NonNull::from(heap)) };
+        // Relaxed: as in `attach`.
+        self.heaps.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The arena for threads without a heap: those that have ended it, and those for which there is no memory.
+    pub(crate) fn common_arena(&self) -> Option<&'static Arena> {
+        // Acquire: pairs with the Release in `create_arena`.
+        let arena = self.arenas[usize::from(COMMON)].load(Ordering::Acquire);
+        // SAFETY: arenas live for ever.
+        unsafe { arena.as_ref() }.or_else(|| self.common_arena_in(&mut self.registry.lock()))
+    }
+
+    fn common_arena_in(&self, registry: &mut Registry) -> Option<&'static Arena> {
+        if registry.count < COMMON {
+            let common = self.create_arena(registry)?;
+            // Nobody empties this inbox: blocks go straight back to its spans.
+            self.flush_linked(common.inbox.close());
+        }
+        Some(self.arena(COMMON))
+    }
+
+    fn create_arena(&self, registry: &mut Registry) -> Option<&'static Arena> {
+        let index = registry.count + 1;
+        if usize::from(index) >= ARENAS {
+            return None;
+        }
+        let record = self.meta.lock().record::<Arena>()?;
+        // SAFETY: the record is ours alone, large and aligned enough.
+        unsafe { record.write(Arena::new(index)) };
+        // Release: pairs with the Acquire in `arena` and `common_arena`.
+        self.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
+        registry.count = index;
+        // SAFETY: just written; arenas' memory is never unmapped.
+        Some(unsafe { record.as_ref() })
+    }
+
+    /// Takes every lock, in the order in which nested ones are taken, so that no other thread is inside the allocator's shared state when
+    /// the process forks.
+    pub fn before_fork(&self) {
+        self.each_lock(|lock| lock.acquire());
+    }
+
+    /// Gives every lock back, in the parent after a fork.
+    pub fn after_fork_in_parent(&self) {
+        self.each_lock(|lock| lock.release());
+    }
+
+    /// Gives every lock back in the child, where only the calling thread lives on (with `heap`, if it has one), and makes the
+    /// other threads' arenas orphans. What their magazines held stays lost to the child.
+    pub fn after_fork_in_child(&self, heap: Option<&'static Heap>) {
+        self.each_lock(|lock| lock.release());
+        let own = heap.and_then(Heap::arena).map_or(0, |arena| arena.index);
+        let mut registry = self.registry.lock();
+        for index in COMMON + 1..=registry.count {
+            let users = if index == own { 1 } else { 0 };
+            if registry.users[usize::from(index)] > 0 && users == 0 {
+                self.flush_linked(self.arena(index).inbox.close());
+            }
+            registry.users[usize::from(index)] = users;
+        }
+        // Relaxed: as in `attach`.
+        self.heaps.store(u32::from(own != 0), Ordering::Relaxed);
+    }
+
+    fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
+        visit(self.registry.raw());
+        for arena in &self.arenas {
+            // Acquire: pairs with the Release in `create_arena`, which cannot run while the registry is locked.
+            // SAFETY: arenas live for ever.
+            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
+                visit(arena.raw_lock());
+            }
+        }
+        for depot in &self.depots {
+            visit(depot.raw());
+        }
+        visit(self.pages.raw());
+        visit(self.spares.raw());
+        visit(self.meta.raw());
+    }
+}

@@ -1,0 +1,204 @@
+//! Size classes: which block sizes exist, and which one serves a request.
+//!
+//! Steps of 16 bytes up to 256, eight steps a doubling up to 1 KiB, four a doubling up to 32 KiB: a block is at
+//! most 12.5 % (below 1 KiB, from 128 bytes on) or 25 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
+
+use crate::units::UNIT;
+
+/// Bits of a class in a unit map entry.
+pub(crate) const CLASS_BITS: u32 = 6;
+/// Room for classes in tables indexed by class; not all are in use.
+pub(crate) const CLASS_SLOTS: usize = 1 << CLASS_BITS;
+/// Largest request that a size class serves, in bytes.
+pub(crate) const SMALL_MAX: usize = 32 << 10;
+/// Granularity of the request table, and alignment of every block, in bytes.
+pub(crate) const QUANTUM: usize = 16;
+/// Size of a cache line, in bytes.
+pub(crate) const LINE: usize = 64;
+/// Blocks that a span can hold at most: 16 KiB of 16-byte blocks.
+pub(crate) const SPAN_BLOCKS_MAX: usize = UNIT / QUANTUM;
+/// Bytes of blocks that one magazine holds at most, unless that would be fewer than two blocks.
+const MAGAZINE_BYTES: usize = 32 << 10;
+/// Blocks that one magazine holds at most.
+pub(crate) const MAGAZINE_SLOTS: usize = 69;
+
+/// A size class: 1 is the smallest, 0 means 'none'.
+pub(crate) type Class = usize;
+
+/// What there is to know of one class.
+#[derive(Clone, Copy)]
+pub(crate) struct ClassInfo {
+    /// Bytes of a block.
+    pub(crate) size: u32,
+    /// ⌈2³² / size⌉: turns an offset in a span into a block's index by one multiplication.
+    pub(crate) reciprocal: u32,
+    /// Units of a span.
+    pub(crate) units: u16,
+    /// Blocks of a span.
+    pub(crate) blocks: u16,
+    /// Blocks that a magazine of this class may hold.
+    pub(crate) magazine: u16,
+    /// Whether blocks fill whole cache lines. Only such blocks may circulate between threads: two threads that
+    /// own neighbouring blocks never share a line.
+    pub(crate) fills_lines: bool,
+}
+
+const NONE: ClassInfo =
+    ClassInfo { size: 0, reciprocal: 0, units: 0, blocks: 0, magazine: 0, fills_lines: false };
+
+/// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself.
+const fn span_units(size: usize) -> usize {
+    let least = if size <= 8 << 10 { 8 } else { 4 };
+    let mut units = 1;
+    loop {
+        let bytes = units * UNIT;
+        if bytes / size >= least && bytes % size * 16 <= bytes {
+            return units;
+        }
+        units += 1;
+    }
+}
+
+const fn info(size: usize) -> ClassInfo {
+    let units = span_units(size);
+    let fitting = MAGAZINE_BYTES / size;
+    let magazine = if fitting < 2 {
+        2
+    } else if fitting > MAGAZINE_SLOTS {
+        MAGAZINE_SLOTS
+    } else {
+        fitting
+    };
+    ClassInfo {
+        size: size as u32,
+        reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
+        units: units as u16,
+        blocks: (units * UNIT / size) as u16,
+        magazine: magazine as u16,
+        fills_lines: size.is_multiple_of(LINE),
+    }
+}
+
+/// The step between classes around `size`.
+const fn step(size: usize) -> usize {
+    if size < 256 {
+        return QUANTUM;
+    }
+    let steps_a_doubling = if size < 1024 { 8 } else { 4 };
+    (1 << size.ilog2()) / steps_a_doubling
+}
+
+const fn build() -> ([ClassInfo; CLASS_SLOTS], usize) {
+    let mut table = [NONE; CLASS_SLOTS];
+    let mut count = 0;
+    let mut size = QUANTUM;
+    while size <= SMALL_MAX {
+        count += 1;
+        table[count] = info(size);
+        size += step(size);
+    }
+    (table, count)
+}
+
+const BUILT: ([ClassInfo; CLASS_SLOTS], usize) = build();
+
+/// Number of classes; they are 1 … `CLASSES`.
+pub(crate) const CLASSES: usize = BUILT.1;
+
+static INFO: [ClassInfo; CLASS_SLOTS] = BUILT.0;
+
+const REQUESTS: usize = SMALL_MAX / QUANTUM;
+
+/// Class of a request of `size` bytes at index `(size - 1) / 16`.
+static CLASS_OF_REQUEST: [u8; REQUESTS] = {
+    let mut table = [0; REQUESTS];
+    let mut class = 1;
+    let mut index = 0;
+    while index < REQUESTS {
+        if (index + 1) * QUANTUM > BUILT.0[class].size as usize {
+            class += 1;
+        }
+        table[index] = class as u8;
+        index += 1;
+    }
+    table
+};
+
+const _: () = assert!(CLASSES < CLASS_SLOTS);
+const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);
+
+/// The class that serves `size` bytes; `None` for 0 and for sizes above [`SMALL_MAX`].
+#[inline(always)]
+pub(crate) fn class_of(size: usize) -> Option<Class> {
+    let index = size.wrapping_sub(1) / QUANTUM;
+    CLASS_OF_REQUEST.get(index).map(|&class| usize::from(class))
+}
+
+/// The smallest class that serves `size` bytes at multiples of `align` (a power of two).
+pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
+    let first = class_of(size.max(align))?;
+    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment.
+    (first..=CLASSES).find(|&class| align <= UNIT && INFO[class].size as usize % align == 0)
+}
+
+/// The facts of a class in 1 … [`CLASSES`].
+#[inline]
+pub(crate) fn of(class: Class) -> &'static ClassInfo {
+    &INFO[class % CLASS_SLOTS]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_gets_the_smallest_class_that_holds_it() {
+        for size in 1..=SMALL_MAX {
+            let class = class_of(size).expect("small");
+            assert!(of(class).size as usize >= size);
+            assert!(class == 1 || (of(class - 1).size as usize) < size);
+        }
+        assert_eq!(class_of(0), None);
+        assert_eq!(class_of(SMALL_MAX + 1), None);
+        assert_eq!(class_of(usize::MAX), None);
+    }
+
+    #[test]
+    fn classes_waste_no_more_than_they_say() {
+        for class in 2..=CLASSES {
+            let (size, smaller) = (of(class).size, of(class - 1).size);
+            let slack = f64::from(size - smaller) / f64::from(smaller);
+            let bound = match smaller {
+                ..128 => 1.0,
+                128..1024 => 0.125,
+                _ => 0.25,
+            };
+            assert!(slack <= bound, "{size}");
+            assert!(of(class).blocks as usize <= SPAN_BLOCKS_MAX);
+        }
+    }
+
+    #[test]
+    fn the_reciprocal_finds_every_block() {
+        for class in 1..=CLASSES {
+            let info = of(class);
+            for index in 0..u64::from(info.blocks) {
+                let offset = index * u64::from(info.size);
+                assert_eq!((offset * u64::from(info.reciprocal)) >> 32, index);
+            }
+        }
+    }
+
+    #[test]
+    fn an_aligned_class_is_aligned() {
+        for shift in 4..=14 {
+            for size in [1, 17, 100, 1000, 5000, 20_000] {
+                let align = 1 << shift;
+                let class = class_of_aligned(size, align).expect("small");
+                assert!(of(class).size as usize >= size);
+                assert_eq!(of(class).size as usize % align, 0);
+            }
+        }
+        assert_eq!(class_of_aligned(16, 32 << 10), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Atomics and the lock: the only file that knows whether `loom` is checking.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32};
+
+pub(crate) use core::sync::atomic::Ordering;
+
+#[cfg(not(loom))]
+use crate::os;
+
+/// Nobody holds the lock.
+const FREE: u32 = 0;
+/// Somebody holds the lock, nobody waits.
+const HELD: u32 = 1;
+/// Somebody holds the lock, and somebody may sleep until it is free.
+const CONTENDED: u32 = 2;
+
+/// A mutual-exclusion lock of one word, whose waiters sleep in the kernel: the third mutex of
+/// U. Drepper, "Futexes Are Tricky" (2011). Critical sections here last about a microsecond, so a waiter first
+/// looks a few times before it sleeps.
+pub(crate) struct RawLock(AtomicU32);
+
+impl RawLock {
+    /// How often a waiter looks before it sleeps.
+    const LOOKS: u32 = if cfg!(loom) { 1 } else { 40 };
+
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(FREE))
+    }
+
+    /// Returns once the calling thread holds the lock.
+    #[inline]
+    pub(crate) fn acquire(&self) {
+        // Acquire: pairs with the Release in `release`. Relaxed: a failed attempt reads nothing guarded.
+        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.acquire_contended();
+        }
+    }
+
+    #[cold]
+    fn acquire_contended(&self) {
+        for _ in 0..Self::LOOKS {
+            // Relaxed: only a hint that the exchange below may succeed.
+            if self.0.load(Ordering::Relaxed) == FREE {
+                break;
+            }
+            spin_hint();
+        }
+        // Acquire: pairs with the Release in `release`.
+        while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
+            wait(&self.0, CONTENDED);
+        }
+    }
+
+    /// Gives the lock up. Only the holder may call it (or, after `fork`, the child on behalf of the thread that
+    /// took all locks before).
+    #[inline]
+    pub(crate) fn release(&self) {
+        // Release: pairs with the Acquire in `acquire` and `acquire_contended`.
+        if self.0.swap(FREE, Ordering::Release) == CONTENDED {
+            wake_one(&self.0);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn spin_hint() {
+    core::hint::spin_loop();
+}
+
+#[cfg(loom)]
+fn spin_hint() {
+    loom::thread::yield_now();
+}
+
+#[cfg(not(loom))]
+fn wait(word: &AtomicU32, expected: u32) {
+    os::wait(word, expected);
+}
+
+/// A futex wait may return at any time; under the model checker it always does, after other threads had their turn.
+#[cfg(loom)]
+fn wait(_: &AtomicU32, _: u32) {
+    loom::thread::yield_now();
+}
+
+#[cfg(not(loom))]
+fn wake_one(word: &AtomicU32) {
+    os::wake_one(word);
+}
+
+#[cfg(loom)]
+fn wake_one(_: &AtomicU32) {}
+
+#[cfg(not(loom))]
+pub(crate) use guarded::{Guard, Lock};
+
+#[cfg(not(loom))]
+mod guarded {
+    use core::cell::UnsafeCell;
+    use core::ops::{Deref, DerefMut};
+
+    use super::RawLock;
+
+    /// A value that only the holder of its lock can reach.
+    pub(crate) struct Lock<T> {
+        raw: RawLock,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: the lock lets one thread at a time reach the value, so sending the value is all that is needed.
+    unsafe impl<T: Send> Sync for Lock<T> {}
+
+    impl<T> Lock<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            self.raw.acquire();
+            Guard { lock: self }
+        }
+
+        /// The lock without its value: for `fork`, which takes every lock and gives them back in parent and child.
+        pub(crate) fn raw(&self) -> &RawLock {
+            &self.raw
+        }
+    }
+
+    /// Access to a [`Lock`]'s value until dropped.
+    pub(crate) struct Guard<'a, T> {
+        lock: &'a Lock<T>,
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+        #[inline]
+        fn deref(&self) -> &T {
+            // SAFETY: a guard exists only while its thread holds the lock.
+            unsafe { &*self.lock.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        #[inline]
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: a guard exists only while its thread holds the lock, and is borrowed mutably here.
+            unsafe { &mut *self.lock.value.get() }
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        #[inline]
+        fn drop(&mut self) {
+            self.lock.raw.release();
+        }
+    }
+}

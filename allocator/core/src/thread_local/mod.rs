@@ -1,0 +1,38 @@
+//! One pointer for each thread: its heap. On the systems that we know, by the initial-exec model of thread-local storage,
+//! which costs two instructions in a shared library (`thread_local!` calls a function); it needs eight bytes of
+//! the static TLS block, so that the library can be loaded by `dlopen` too.
+//!
+//! | function | contract |
+//! |---|---|
+//! | `heap()` | the calling thread's heap: [`FRESH`] at first, then what `set_heap` stored |
+//! | `set_heap(heap)` | stores it |
+
+use crate::heap::Heap;
+
+/// A heap that is no thread's own.
+pub(crate) struct Inert(Heap);
+
+// SAFETY: nobody writes to an inert heap: all its magazines are absent, both empty and full.
+unsafe impl Sync for Inert {}
+
+/// The heap of a thread that has not used malloc yet.
+pub(crate) static FRESH: Inert = Inert(Heap::inert());
+
+/// The heap of a thread that has given its own back, or could not get one: every call takes the slow path.
+pub(crate) static ENDED: Inert = Inert(Heap::inert());
+
+impl Inert {
+    /// The heap.
+    pub(crate) fn heap(&self) -> &Heap {
+        &self.0
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[path = "x86_64.rs"]
+mod arch;
+#[cfg(all(target_arch = "aarch64", target_os = "linux", not(miri)))]
+#[path = "aarch64.rs"]
+mod arch;
+
+pub(crate) use arch::{heap, set_heap};

@@ -1,0 +1,273 @@
+//! From an address to what lies there: the unit map (class and owner of every unit) and the chunk table (span of every unit).
+//!
+//! Both are flat tables over the whole address space, reserved but not committed: one load, no test for foreign
+//! pointers, since what was never written reads as zero. Page headers would do the same, but all fall into the
+//! same cache sets; 64 bytes of the unit map cover 512 KiB of heap. (The idea of a pagemap outside the heap is
+//! snmalloc's and tcmalloc's.)
+
+use core::ptr::{self, NonNull};
+
+use crate::os;
+use crate::size_class::{CLASS_BITS, Class};
+use crate::span::Span;
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+
+/// log2 of [`UNIT`].
+pub(crate) const UNIT_SHIFT: u32 = 14;
+/// Bytes of a unit, the grain of spans: 16 KiB.
+pub(crate) const UNIT: usize = 1 << UNIT_SHIFT;
+/// log2 of [`CHUNK`].
+const CHUNK_SHIFT: u32 = 21;
+/// Bytes of a chunk, the grain in which address space is acquired: 2 MiB.
+pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
+/// Units of a chunk.
+const CHUNK_UNITS: usize = CHUNK / UNIT;
+
+/// What the unit map says of a unit: the class of its blocks in the low [`CLASS_BITS`] bits, the index of the
+/// arena that owns its span above. 0: not a unit of small blocks (NULL, foreign, large, free).
+pub(crate) type Entry = u16;
+
+/// Entry of a unit whose span has this class and this owner.
+pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
+    arena << CLASS_BITS | class as Entry
+}
+
+/// Class in an entry.
+#[inline]
+pub(crate) fn class_in(entry: Entry) -> Class {
+    usize::from(entry) & ((1 << CLASS_BITS) - 1)
+}
+
+/// Index of the owning arena in an entry.
+#[inline]
+pub(crate) fn arena_in(entry: Entry) -> u16 {
+    entry >> CLASS_BITS
+}
+
+/// Bytes of an island: where the whole table cannot be reserved, it is mapped in pieces of this size, where needed.
+const ISLAND: usize = 1 << 20;
+
+/// A table with one element for every 2^`SHIFT` bytes of the address space. An element is zero until it is written.
+struct FlatTable<T, const SHIFT: u32, const ISLAND_WORDS: usize> {
+    /// Where the element of address 0 is, or would be.
+    base: AtomicPtr<T>,
+    /// One bit for each island that is mapped, where the table is not reserved as a whole.
+    islands: [AtomicU32; ISLAND_WORDS],
+    /// 0 until the table is there; then [`WHOLE`] or [`PIECEMEAL`].
+    state: AtomicU32,
+}
+
+const ABSENT: u32 = 0;
+const WHOLE: u32 = 1;
+const PIECEMEAL: u32 = 2;
+
+impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_WORDS> {
+    /// `zero` stands in for the element of NULL until the table is there.
+    const fn new(zero: *const T) -> Self {
+        Self {
+            base: AtomicPtr::new(zero.cast_mut()),
+            islands: [const { AtomicU32::new(0) }; ISLAND_WORDS],
+            state: AtomicU32::new(ABSENT),
+        }
+    }
+
+    /// The element of `address`.
+    ///
+    /// The result may be read if the address is NULL, or was given to [`FlatTable::prepare`], or the table is whole.
+    #[inline(always)]
+    fn at(&self, address: usize) -> *const T {
+        // Relaxed: the base changes once, before the first address that needs it is handed out; whoever got such
+        // an address from another thread got it by a hand-over that orders the base as well.
+        self.base.load(Ordering::Relaxed).wrapping_add(address >> SHIFT)
+    }
+
+    /// Makes the elements of `[start, start + len)` writable. The caller holds the page heap's lock.
+    fn prepare(&self, start: usize, len: usize) -> bool {
+        // Relaxed: guarded by the page heap's lock, like all below.
+        if self.state.load(Ordering::Relaxed) == ABSENT && !self.establish() {
+            return false;
+        }
+        // Relaxed: as above.
+        if self.state.load(Ordering::Relaxed) == WHOLE {
+            return true;
+        }
+        let first = (start >> SHIFT) * size_of::<T>() / ISLAND;
+        let last = ((start + len - 1) >> SHIFT) * size_of::<T>() / ISLAND;
+        (first..=last).all(|island| self.map_island(island))
+    }
+
+    fn establish(&self) -> bool {
+        let window = os::window();
+        let bytes = (window.len() >> SHIFT) * size_of::<T>();
+        if let Some(table) = os::reserve(bytes.next_multiple_of(os::PAGE)) {
+            let base = table.as_ptr().cast::<T>().wrapping_sub(window.start >> SHIFT);
+            // Relaxed: guarded by the page heap's lock; for readers see `at`.
+            self.base.store(base, Ordering::Relaxed);
+            // Relaxed: guarded by the page heap's lock.
+            self.state.store(WHOLE, Ordering::Relaxed);
+            return true;
+        }
+        // A limit on address space (RLIMIT_AS, strict overcommit): islands around a place where nobody maps by
+        // himself, far below the system's own mappings and far above a program's.
+        (0..64).any(|attempt| {
+            let base = (1usize << 44) + (attempt << 37);
+            let Some(island) = os::map_at(base, ISLAND) else { return false };
+            // Relaxed: as above.
+            self.base.store(island.as_ptr().cast(), Ordering::Relaxed);
+            // Relaxed: as above.
+            self.islands[0].store(1, Ordering::Relaxed);
+            // Relaxed: as above.
+            self.state.store(PIECEMEAL, Ordering::Relaxed);
+            true
+        })
+    }
+
+    fn map_island(&self, island: usize) -> bool {
+        let (word, bit) = (&self.islands[island / 32], 1 << (island % 32));
+        // Relaxed: guarded by the page heap's lock.
+        let mapped = word.load(Ordering::Relaxed);
+        if mapped & bit != 0 {
+            return true;
+        }
+        // Relaxed: as above.
+        let base = self.base.load(Ordering::Relaxed).addr();
+        if os::map_at(base + island * ISLAND, ISLAND).is_none() {
+            return false;
+        }
+        // Relaxed: as above.
+        word.store(mapped | bit, Ordering::Relaxed);
+        true
+    }
+}
+
+const fn island_words(element: usize, shift: u32) -> usize {
+    ((1usize << (48 - shift)) * element / ISLAND).div_ceil(32)
+}
+
+/// What the chunk table knows of a chunk: the span of each unit. For a span of small blocks every unit is filled in, for
+/// other runs the first and the last.
+pub(crate) struct ChunkInfo([AtomicPtr<Span>; CHUNK_UNITS]);
+
+static NO_ENTRY: Entry = 0;
+static NO_CHUNK: usize = 0;
+
+/// The unit map and the chunk table.
+pub(crate) struct Units {
+    entries: FlatTable<Entry, UNIT_SHIFT, { island_words(size_of::<Entry>(), UNIT_SHIFT) }>,
+    chunks: FlatTable<AtomicPtr<ChunkInfo>, CHUNK_SHIFT, { island_words(size_of::<usize>(), CHUNK_SHIFT) }>,
+}
+
+impl Units {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: FlatTable::new(&raw const NO_ENTRY),
+            chunks: FlatTable::new((&raw const NO_CHUNK).cast()),
+        }
+    }
+
+    /// The entry of the unit in which `address` lies.
+    ///
+    /// # Safety
+    /// `address` is NULL, or lies in memory that this allocator handed out, or the table is whole (then any user
+    /// address will do).
+    #[inline(always)]
+    pub(crate) unsafe fn entry(&self, address: usize) -> Entry {
+        if cfg!(any(test, miri)) && !os::window().contains(&address) {
+            return 0;
+        }
+        // SAFETY: the caller's contract and `FlatTable::at`. Entries change only while no block of the unit is
+        // live, so a read on behalf of a live block never races with a write.
+        unsafe { AtomicU16::from_ptr(self.entries.at(address).cast_mut()) }.load(Ordering::Relaxed)
+        // Relaxed: whoever holds a block of the unit got it after the entry was written.
+    }
+
+    /// The span that holds `address`, which is a live small block, or the first byte of a large one; `None` for
+    /// what is not ours.
+    ///
+    /// # Safety
+    /// As for [`Units::entry`].
+    pub(crate) unsafe fn span(&self, address: usize) -> Option<NonNull<Span>> {
+        if !os::window().contains(&address) {
+            return None;
+        }
+        // SAFETY: the caller's contract and `FlatTable::at`.
+        let slot = unsafe { &*self.chunks.at(address) };
+        // Acquire: pairs with the Release in `register`: the chunk's spans are zeroed before they are seen.
+        let info = NonNull::new(slot.load(Ordering::Acquire))?;
+        // SAFETY: chunk infos live for ever.
+        let info = unsafe { info.as_ref() };
+        // Relaxed: whoever holds a block of the unit got it after the span was written.
+        NonNull::new(info.0[address % CHUNK >> UNIT_SHIFT].load(Ordering::Relaxed))
+    }
+
+    /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of the heap. `infos` gives zeroed
+    /// memory for that many chunk infos. The caller holds the page heap's lock.
+    pub(crate) fn register(
+        &self,
+        start: usize,
+        len: usize,
+        infos: impl FnOnce(usize) -> Option<NonNull<ChunkInfo>>,
+    ) -> bool {
+        if !self.entries.prepare(start, len) || !self.chunks.prepare(start, len) {
+            return false;
+        }
+        let Some(infos) = infos(len / CHUNK) else { return false };
+        for index in 0..len / CHUNK {
+            // SAFETY: `infos` gave that many.
+            let info = unsafe { infos.add(index) };
+            // SAFETY: the table was prepared for this address.
+            let slot = unsafe { &*self.chunks.at(start + index * CHUNK) };
+            // Release: pairs with the Acquire in `span`.
+            slot.store(info.as_ptr(), Ordering::Release);
+        }
+        true
+    }
+
+    /// The span whose first or last unit, or whose small block, `address` lies in, for the page heap, which holds its lock and asks for
+    /// neighbours that may not be ours.
+    pub(crate) fn neighbour(&self, address: usize) -> Option<NonNull<Span>> {
+        // Relaxed: guarded by the page heap's lock.
+        let piecemeal = self.chunks.state.load(Ordering::Relaxed) == PIECEMEAL;
+        let island = (address >> CHUNK_SHIFT) * size_of::<usize>() / ISLAND;
+        // Relaxed: as above.
+        if piecemeal && self.chunks.islands[island / 32].load(Ordering::Relaxed) & (1 << (island % 32)) == 0 {
+            return None;
+        }
+        // SAFETY: the table is whole, or its island for this address is mapped.
+        unsafe { self.span(address) }
+    }
+
+    /// Records `span` for the first and the last unit of `[start, start + units)`.
+    pub(crate) fn set_ends(&self, start: usize, units: usize, span: *mut Span) {
+        self.set_span(start, span);
+        self.set_span(start + (units - 1) * UNIT, span);
+    }
+
+    /// Records `span` and `entry` for every unit of a span of small blocks, or clears them (null and 0).
+    pub(crate) fn set_all(&self, start: usize, units: usize, span: *mut Span, entry: Entry) {
+        for unit in 0..units {
+            let address = start + unit * UNIT;
+            self.set_span(address, span);
+            // SAFETY: `register` made room for the address; no block of the unit is live, so nobody reads it.
+            let slot = unsafe { AtomicU16::from_ptr(self.entries.at(address).cast_mut()) };
+            // Relaxed: blocks of the unit are handed out later by this thread, or by one that takes a lock after it.
+            slot.store(entry, Ordering::Relaxed);
+        }
+    }
+
+    fn set_span(&self, address: usize, span: *mut Span) {
+        // SAFETY: `register` made room for the address.
+        let slot = unsafe { &*self.chunks.at(address) };
+        // Relaxed: the chunk was registered under the page heap's lock, which every writer has held since.
+        let info = slot.load(Ordering::Relaxed);
+        // SAFETY: chunk infos live for ever.
+        let info = unsafe { &*info };
+        // Relaxed: as for entries.
+        info.0[address % CHUNK >> UNIT_SHIFT].store(span, Ordering::Relaxed);
+    }
+}
+
+use core::sync::atomic::AtomicU16;
+
+const _: () = assert!(size_of::<AtomicPtr<ChunkInfo>>() == size_of::<usize>());
+const _: () = assert!(ptr::null::<Span>().is_null());

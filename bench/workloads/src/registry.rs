@@ -1,0 +1,48 @@
+//! The table of all workloads.
+
+use crate::definition::Definition;
+use crate::workloads::{false_sharing, heap_leak, large_block, larson, malloc_test, threadtest};
+
+/// Every workload, in the order of the suite.
+pub const WORKLOADS: [&Definition; 6] = [
+    &malloc_test::DEFINITION,
+    &heap_leak::DEFINITION,
+    &false_sharing::DEFINITION,
+    &threadtest::DEFINITION,
+    &large_block::DEFINITION,
+    &larson::DEFINITION,
+];
+
+/// The workload of this name.
+///
+/// # Errors
+/// One line for the user that names the valid ones.
+pub fn find(name: &str) -> Result<&'static Definition, String> {
+    WORKLOADS.into_iter().find(|workload| workload.name == name).ok_or_else(|| {
+        let valid: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        format!("no workload \"{name}\": valid are {}", valid.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_complete_and_their_values_within_range() {
+        for (index, workload) in WORKLOADS.iter().enumerate() {
+            for text in [workload.name, workload.tells, workload.source, workload.operation] {
+                assert!(!text.is_empty(), "{}", workload.name);
+            }
+            assert!(WORKLOADS[..index].iter().all(|other| other.name != workload.name));
+            for knob in workload.knobs {
+                assert!(!knob.meaning.is_empty() && !knob.unit.is_empty(), "{}", knob.name);
+                assert!(
+                    knob.range.contains(&knob.default) && knob.range.contains(&knob.test),
+                    "{}",
+                    knob.name
+                );
+            }
+        }
+    }
+}

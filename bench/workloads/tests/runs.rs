@@ -1,0 +1,251 @@
+//! Runs the binary as the tool does, and holds what it prints against the definitions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use ample_protocol::{Description, Measurement, Outcome};
+
+const NAMES: [&str; 6] = ["malloc-test", "heap-leak", "false-sharing", "threadtest", "large-block", "larson"];
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ample-workload"));
+    command.env_remove("LD_PRELOAD").args(arguments);
+    command
+}
+
+fn ended(mut command: Command) -> Output {
+    command.output().expect("the binary starts")
+}
+
+/// The one line on standard output, and the exit code.
+fn outcome(command: Command) -> (Outcome, i32) {
+    let output = ended(command);
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    (serde_json::from_str(&stdout).expect("an outcome"), output.status.code().expect("an exit code"))
+}
+
+fn measured(arguments: &[&str]) -> Measurement {
+    match outcome(command(arguments)) {
+        (Outcome::Measured(measurement), 0) => *measurement,
+        other => panic!("{arguments:?}: {other:?}"),
+    }
+}
+
+fn failed(command: Command) -> String {
+    match outcome(command) {
+        (Outcome::Failed { reason }, 1) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether this machine has the two physical cores that false-sharing needs.
+fn two_cores() -> bool {
+    let cpus = std::fs::read_dir("/sys/devices/system/cpu").expect("sysfs is mounted");
+    let cores: BTreeSet<String> = cpus
+        .filter_map(|cpu| {
+            std::fs::read_to_string(cpu.ok()?.path().join("topology/thread_siblings_list")).ok()
+        })
+        .collect();
+    cores.len() >= 2 && std::thread::available_parallelism().expect("known").get() >= 2
+}
+
+/// Operations and peak live bytes that the definitions demand.
+fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u64, Option<u64>) {
+    let value = |name: &str| parameters[name] as u64;
+    match name {
+        "malloc-test" => (threads * value("iterations"), Some(threads * value("size"))),
+        "heap-leak" => (
+            threads * value("rounds") * value("blocks"),
+            Some(threads * value("blocks") * (value("size") + 8)),
+        ),
+        "false-sharing" => (threads * value("writes"), Some(threads * value("size"))),
+        "threadtest" => {
+            let held = value("objects") / threads * threads;
+            (2 * value("rounds") * held, Some(held * value("size")))
+        }
+        "large-block" => (threads * value("iterations"), Some(threads * value("size"))),
+        "larson" => (threads * value("generations") * value("rounds") * value("slots"), None),
+        _ => panic!("no definition of {name}"),
+    }
+}
+
+#[test]
+fn the_list_describes_every_workload() {
+    let output = ended(command(&["list"]));
+    assert!(output.status.success());
+    let list: Vec<Description> = String::from_utf8(output.stdout)
+        .expect("UTF-8")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a description"))
+        .collect();
+    assert_eq!(list.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), NAMES);
+    assert_eq!(list[0].max_threads, Some(50));
+}
+
+#[test]
+fn every_workload_does_what_its_definition_demands() {
+    for name in NAMES {
+        for threads in [1, 2, 3] {
+            if name == "false-sharing" && (threads == 3 || !two_cores()) {
+                continue;
+            }
+            let found = measured(&["run", name, "--test", "--threads", &threads.to_string()]);
+            let (operations, live) = demanded(name, threads, &found.parameters);
+            assert_eq!((found.workload.as_str(), u64::from(found.threads)), (name, threads));
+            assert_eq!((found.operations, found.expected_operations), (operations, operations), "{name}");
+            assert_eq!(found.worker_ns.len() as u64, threads, "{name}");
+            assert!(found.wall_ns > 0 && found.peak_rss_bytes >= found.final_rss_bytes, "{name}");
+            match live {
+                Some(live) => assert_eq!(found.peak_live_bytes, Some(live), "{name}"),
+                None => assert!(found.peak_live_bytes.is_some(), "{name}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_workload_passes_its_canary_pass_on_the_systems_malloc() {
+    for name in NAMES.into_iter().filter(|&name| name != "false-sharing" || two_cores()) {
+        measured(&["run", name, "--test", "--canary", "--threads", "2"]);
+    }
+    measured(&["run", "malloc-test", "--test", "--canary", "--set", "processes=2"]);
+    measured(&["run", "large-block", "--test", "--canary", "--set", "prealloc=1"]);
+}
+
+#[test]
+fn larson_is_known_in_its_live_bytes() {
+    let found = measured(&["run", "larson", "--test", "--threads", "2", "--set", "min=7", "--set", "max=8"]);
+    assert_eq!(found.peak_live_bytes, Some(2 * 500 * 7));
+}
+
+#[test]
+fn processes_at_once_are_counted_together() {
+    let found = measured(&["run", "malloc-test", "--test", "--threads", "2", "--set", "processes=3"]);
+    assert_eq!(found.worker_ns.len(), 6);
+    assert_eq!(found.operations, 6 * found.parameters["iterations"] as u64);
+    assert_eq!(found.peak_live_bytes, Some(6 * 512));
+}
+
+#[test]
+fn objects_aligned_to_cache_lines_share_none() {
+    if !two_cores() {
+        let (outcome, code) = outcome(command(&["run", "false-sharing", "--test"]));
+        assert!(matches!(outcome, Outcome::NotMeasurable { .. }) && code == 0, "{outcome:?}");
+        return;
+    }
+    let found = measured(&["run", "false-sharing", "--test", "--threads", "2", "--set", "aligned=1"]);
+    assert_eq!(found.extra["shared_line_pairs"], 0.0);
+    let line = found.extra["cache_line_bytes"] as u64;
+    assert_eq!(found.peak_live_bytes, Some(2 * line));
+}
+
+#[test]
+fn more_threads_than_cores_are_not_measurable_for_false_sharing() {
+    let (outcome, code) = outcome(command(&["run", "false-sharing", "--test", "--threads", "4096"]));
+    assert!(matches!(&outcome, Outcome::NotMeasurable { reason } if reason.contains("physical core")));
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn bad_usage_is_one_line_that_names_what_is_valid() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["run", "nosuch"], "no workload \"nosuch\": valid are malloc-test, heap-leak"),
+        (&["run", "larson", "--set", "size=1"], "valid are min, max, slots, rounds, generations"),
+        (&["run", "larson", "--set", "min=x"], "min of larson is a whole number from 2 to"),
+        (&["run", "larson", "--set", "min=1000"], "min must be less than max"),
+        (&["run", "malloc-test", "--threads", "51"], "runs with 1 to 50 threads, not 51"),
+        (&["run", "threadtest", "--threads", "2", "--set", "objects=1"], "at least the number of threads, 2"),
+        (&["run", "larson", "--no-such-flag"], "--no-such-flag"),
+    ];
+    for (arguments, expected) in cases {
+        let output = ended(command(arguments));
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(stderr.lines().count() == 1 && stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_served_is_a_failure() {
+    for name in ["malloc-test", "threadtest", "large-block"] {
+        let reason = failed(command(&["run", name, "--test", "--set", "size=1000000000000000"]));
+        assert_eq!(reason, "the allocator returned NULL for 1000000000000000 bytes", "{name}");
+    }
+}
+
+/// The library of `faulty_malloc.c`, built once.
+fn faulty_library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faulty_malloc.c");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfaulty_malloc.so");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-fno-builtin", "-shared", "-fPIC"]);
+        let status = compiler.arg("-o").arg(&library).arg(source).status().expect("a C compiler, cc");
+        assert!(status.success());
+        library
+    })
+}
+
+/// The canary pass of a workload on the faulty library, with blocks of the size that suffers.
+fn on_faulty(fault: &str, arguments: &[&str]) -> Command {
+    let mut command = command(arguments);
+    command.args(["--test", "--set", "size=777"]);
+    command.env("LD_PRELOAD", faulty_library()).env("FAULT", fault);
+    command
+}
+
+#[test]
+fn each_fault_of_an_allocator_is_found_and_named() {
+    let cases = [
+        ("null", "returned NULL for 777 bytes"),
+        ("misaligned", "is not aligned to 16 bytes"),
+        ("overlap", "overlaps another: its byte 512 holds the canary of a block of worker 0"),
+        ("lost-content", "lost its content at byte 100"),
+    ];
+    for (fault, expected) in cases {
+        let reason = failed(on_faulty(fault, &["run", "threadtest", "--canary"]));
+        assert!(reason.contains(expected), "{fault}: {reason}");
+    }
+}
+
+#[test]
+fn null_in_the_measured_pass_is_a_failure_in_every_thread_and_process() {
+    for arguments in [
+        &["run", "malloc-test", "--threads", "3"][..],
+        &["run", "malloc-test", "--set", "processes=2"],
+        &["run", "heap-leak", "--threads", "2"],
+    ] {
+        let reason = failed(on_faulty("null", arguments));
+        assert_eq!(reason, "the allocator returned NULL for 777 bytes", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_process_that_dies_is_a_failure() {
+    let reason = failed(on_faulty("abort", &["run", "malloc-test", "--set", "processes=2"]));
+    assert!(reason.starts_with("process 1 of 2 was ended by signal 6"), "{reason}");
+}
+
+#[test]
+fn the_process_tells_which_library_serves_each_function() {
+    let found = measured(&["run", "malloc-test", "--test"]);
+    assert_eq!(found.served_by.len(), 7);
+    let libc = &found.served_by[0];
+    assert!(libc.path.contains("libc.so.6"), "{libc:?}");
+    assert!(
+        found.served_by.iter().all(|entry| (&entry.path, &entry.build_id) == (&libc.path, &libc.build_id))
+    );
+
+    let (outcome, _) = outcome(on_faulty("none", &["run", "malloc-test"]));
+    let Outcome::Measured(mixed) = outcome else { panic!("{outcome:?}") };
+    let faulty = faulty_library().canonicalize().expect("built").to_string_lossy().into_owned();
+    for entry in mixed.served_by {
+        let expected = if entry.symbol == "malloc" { &faulty } else { &libc.path };
+        assert_eq!(&entry.path, expected, "{}", entry.symbol);
+    }
+}

@@ -1,0 +1,1 @@
+//! jemalloc as a preload library. All of it is in the build script.

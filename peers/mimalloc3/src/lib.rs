@@ -1,0 +1,1 @@
+//! mimalloc v3 as a preload library. All of it is in the build script.

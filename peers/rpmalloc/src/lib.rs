@@ -1,0 +1,1 @@
+//! rpmalloc as a preload library. All of it is in the build script.

@@ -1,0 +1,1 @@
+//! snmalloc as a preload library. All of it is in the build script.

@@ -1,0 +1,1 @@
+//! Google's tcmalloc as a preload library. All of it is in the build script.

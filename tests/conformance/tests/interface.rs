@@ -1,0 +1,103 @@
+//! What the functions give: content, alignment, errors; C and C++.
+
+use ample_conformance::cases;
+
+cases!(
+    functions,
+    "functions.c",
+    [
+        the_library_defines_every_function,
+        malloc_and_free,
+        malloc_gives_blocks_that_do_not_overlap,
+        calloc_gives_zeros,
+        realloc_grows_and_shrinks,
+        reallocarray_grows_and_shrinks,
+        posix_memalign_aligns,
+        aligned_alloc_aligns,
+        memalign_aligns,
+        valloc_aligns_to_pages,
+        pvalloc_aligns_to_pages_and_gives_whole_ones,
+        malloc_usable_size_covers_the_request,
+        free_sized_frees,
+        free_aligned_sized_frees,
+    ]
+);
+
+cases!(
+    sizes,
+    "sizes.c",
+    [
+        malloc_of_zero_gives_distinct_blocks,
+        calloc_of_zero_gives_distinct_blocks,
+        realloc_to_zero_frees_and_gives_null,
+        realloc_of_null_is_malloc,
+        free_of_null_does_nothing,
+        valloc_and_pvalloc_of_zero_give_page_aligned_blocks,
+        every_block_is_aligned_to_16,
+        calloc_gives_zeros_in_used_memory,
+        realloc_keeps_content_across_every_boundary,
+        realloc_keeps_content_byte_by_byte,
+        the_usable_size_is_writable_to_its_end,
+        a_gibibyte_is_usable,
+    ]
+);
+
+cases!(
+    alignment,
+    "alignment.c",
+    [
+        posix_memalign_from_16_bytes_to_1_gib,
+        aligned_alloc_from_16_bytes_to_1_gib,
+        memalign_from_16_bytes_to_1_gib,
+        realloc_of_aligned_blocks,
+        aligned_blocks_are_reused,
+        posix_memalign_refuses_bad_alignments,
+        posix_memalign_of_zero_gives_distinct_blocks,
+        aligned_alloc_rounds_odd_alignments_up,
+        memalign_rounds_odd_alignments_up,
+        aligned_alloc_takes_sizes_that_are_no_multiples,
+        impossible_alignments_fail_as_in_glibc,
+    ]
+);
+
+cases!(
+    failures,
+    "failures.c",
+    [
+        malloc_of_too_much_fails,
+        calloc_of_too_much_fails,
+        calloc_overflow_fails,
+        realloc_of_too_much_fails_and_keeps_the_block,
+        reallocarray_overflow_fails_and_keeps_the_block,
+        aligned_requests_of_too_much_fail,
+        success_leaves_errno_alone,
+        the_first_call_of_a_thread_leaves_errno_alone,
+        exhaustion_by_small_blocks_is_survived,
+        exhaustion_by_medium_blocks_is_survived,
+        exhaustion_by_large_blocks_is_survived,
+    ]
+);
+
+cases!(
+    operators,
+    "operators.cc",
+    [
+        the_library_defines_every_operator,
+        plain_new_and_delete,
+        array_new_and_delete,
+        nothrow_new_and_delete,
+        aligned_new_and_delete,
+        aligned_nothrow_new_and_delete,
+        sized_delete,
+        aligned_sized_delete,
+        new_of_zero_gives_distinct_blocks,
+        objects_and_containers,
+        huge_requests_throw_bad_alloc_through_frames,
+        huge_nothrow_requests_give_null,
+        the_new_handler_is_called_until_it_has_made_room,
+        the_new_handler_may_free_a_reserve,
+        the_new_handler_may_throw_an_exception_of_its_own,
+        nothrow_new_gives_null_when_the_new_handler_throws_bad_alloc,
+        new_leaves_errno_alone,
+    ]
+);

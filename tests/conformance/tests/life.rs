@@ -1,0 +1,64 @@
+//! When they are called: before main and after it, in dying threads, in forked children.
+
+use ample_conformance::cases;
+
+cases!(
+    lifecycle,
+    "lifecycle.c",
+    Preloaded,
+    libraries["lifecycle_library.c"],
+    [
+        blocks_from_before_all_constructors_live_on,
+        blocks_from_constructors_live_on,
+        constructors_of_an_opened_library_allocate,
+        atexit_handlers_allocate,
+        destructors_of_the_program_allocate,
+        exit_while_other_threads_allocate,
+        thread_specific_destructors_allocate_in_every_round,
+        the_first_call_of_a_thread_comes_from_its_destructor,
+    ]
+);
+
+cases!(
+    lifecycle_cxx,
+    "lifecycle_cxx.cc",
+    [static_objects_live_on, thread_local_destructors_allocate, static_destructors_allocate,]
+);
+
+cases!(
+    threads,
+    "threads.c",
+    [
+        blocks_of_an_ended_thread_are_freed_by_another,
+        a_thread_frees_what_another_allocates,
+        five_hundred_threads_live_at_once,
+        five_thousand_short_threads_leave_nothing_behind,
+        a_random_mixture_keeps_every_block_whole,
+    ]
+);
+
+cases!(
+    fork,
+    "fork.c",
+    [
+        fork_while_other_threads_allocate,
+        fork_from_several_threads_at_once,
+        a_child_forks_again,
+        fork_handlers_allocate,
+        posix_spawn_while_other_threads_allocate,
+        vfork_while_other_threads_allocate,
+    ]
+);
+
+cases!(
+    loading,
+    "loading.c",
+    ByProgram,
+    libraries [],
+    [
+        it_opens_with_all_symbols_bound,
+        it_opens_lazily_and_globally,
+        threads_older_than_it_use_it,
+        closing_it_harms_no_thread,
+    ]
+);

@@ -1,0 +1,73 @@
+//! The allocators that the tool knows by name, and the command that installs each.
+
+/// Name of the allocator that ratios refer to.
+pub const BASELINE: &str = "glibc";
+
+/// Where a known allocator comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// This project.
+    Ours,
+    /// The C library of this system.
+    System,
+    /// Built from crates.io by `cargo ample peers`.
+    Bundled,
+    /// A Debian package: its name, and the library's file name.
+    Debian {
+        /// The package that installs it.
+        package: &'static str,
+        /// The file to look for in the library folders.
+        file: &'static str,
+    },
+    /// The scudo runtime in LLVM's own folders.
+    Llvm {
+        /// The package that installs it.
+        package: &'static str,
+    },
+}
+
+/// One allocator that the tool knows by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// Name on the command line and in tables.
+    pub name: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Known {
+    /// The exact command that brings it onto this machine.
+    pub fn install(&self) -> String {
+        match self.origin {
+            Origin::Ours => "cargo ample allocators".into(),
+            Origin::System => "apt-get install libc6".into(),
+            Origin::Bundled => format!("cargo ample peers {}", self.name),
+            Origin::Debian { package, .. } | Origin::Llvm { package } => format!("apt-get install {package}"),
+        }
+    }
+}
+
+const fn debian(name: &'static str, package: &'static str, file: &'static str) -> Known {
+    Known { name, origin: Origin::Debian { package, file } }
+}
+
+const fn bundled(name: &'static str) -> Known {
+    Known { name, origin: Origin::Bundled }
+}
+
+/// All of them, in the order of tables.
+pub const KNOWN: &[Known] = &[
+    Known { name: super::OURS, origin: Origin::Ours },
+    Known { name: BASELINE, origin: Origin::System },
+    bundled("jemalloc"),
+    bundled("mimalloc2"),
+    bundled("mimalloc3"),
+    bundled("snmalloc"),
+    bundled("rpmalloc"),
+    bundled("tcmalloc"),
+    debian("jemalloc-debian", "libjemalloc2", "libjemalloc.so.2"),
+    debian("gperftools", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+    debian("mimalloc-debian", "libmimalloc2.0", "libmimalloc.so.2"),
+    debian("tbbmalloc", "libtbbmalloc2", "libtbbmalloc_proxy.so.2"),
+    Known { name: "scudo", origin: Origin::Llvm { package: "libclang-rt-dev" } },
+];

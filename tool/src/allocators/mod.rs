@@ -1,0 +1,71 @@
+//! The allocators to compare: which there are, where they lie, what they are.
+//!
+//! [`catalogue`] names those that the tool knows; [`Finder`] looks for them on this machine;
+//! [`select`] resolves what the user asked for.
+
+mod catalogue;
+mod discover;
+mod identify;
+mod select;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use catalogue::BASELINE;
+pub use discover::{Finder, Missing};
+pub use identify::resolve;
+pub use select::select;
+
+/// Name of the project's own allocator.
+pub const OURS: &str = "ample";
+
+/// One entry of a comparison: a library to preload, and the environment that configures it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Allocator {
+    /// Name in tables. A variant carries its settings: `glibc:MALLOC_ARENA_MAX=1`.
+    pub name: String,
+    /// The library, as a canonical path.
+    pub library: PathBuf,
+    /// Environment variables that this entry sets in its processes.
+    pub environment: BTreeMap<String, String>,
+    /// Version, as far as known.
+    pub version: Option<String>,
+    /// SHA-256 of the library file, in hexadecimal.
+    pub sha256: String,
+    /// GNU build id of the library, in hexadecimal, where it has one.
+    pub build_id: Option<String>,
+    /// How it was found, in a few words.
+    pub found: String,
+    /// Functions of the malloc family that the library defines.
+    #[serde(skip)]
+    pub defines: BTreeSet<String>,
+}
+
+/// Names of all known allocators, in the order of tables.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    catalogue::KNOWN.iter().map(|known| known.name)
+}
+
+impl Allocator {
+    /// Whether this is the one that all others are held against.
+    pub fn is_baseline(&self) -> bool {
+        self.name == BASELINE
+    }
+
+    /// An entry without a file behind it.
+    #[cfg(test)]
+    pub fn fake(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            library: format!("/fake/lib{name}.so").into(),
+            environment: BTreeMap::new(),
+            version: Some("1.0".into()),
+            sha256: "00".into(),
+            build_id: None,
+            found: "made up".into(),
+            defines: BTreeSet::new(),
+        }
+    }
+}

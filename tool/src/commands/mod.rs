@@ -1,0 +1,22 @@
+//! The commands: each puts the modules below together, and prints.
+
+mod allocators;
+mod bench;
+mod workloads;
+
+pub use allocators::allocators;
+pub use bench::bench;
+pub use workloads::workloads;
+
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+
+/// Writes results to standard output. A reader that has gone away (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    let mut out = anstream::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Errors that decide the exit code: usage errors are told apart from failures.
+
+use std::fmt;
+
+/// The command line asks for something that does not exist or makes no sense: exit code 2.
+///
+/// Everything else that goes wrong is an [`anyhow::Error`] of another kind: exit code 1.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// A usage error for an unknown name: the nearest valid one, and all of them.
+pub fn unknown(kind: &str, name: &str, valid: &[&str]) -> UsageError {
+    const ALIKE: f64 = 0.75;
+    let nearest = valid
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let suggestion = nearest.map_or(String::new(), |(_, near)| format!(" did you mean '{near}'?"));
+    let valid = valid.join(", ");
+    UsageError(format!("unknown {kind} '{name}';{suggestion} valid: {valid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
+        let near = unknown("allocator", "jemaloc", &["glibc", "jemalloc"]).to_string();
+        assert_eq!(near, "unknown allocator 'jemaloc'; did you mean 'jemalloc'? valid: glibc, jemalloc");
+        let far = unknown("allocator", "xyz", &["glibc", "jemalloc"]).to_string();
+        assert_eq!(far, "unknown allocator 'xyz'; valid: glibc, jemalloc");
+    }
+}

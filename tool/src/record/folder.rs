@@ -1,0 +1,94 @@
+//! The output folder: `<UTC>-<host>/{run.json,samples.jsonl,report.html,plots/*.svg}`.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use super::Sample;
+
+/// Where a run without `--out` puts its folder.
+const DEFAULT_PARENT: &str = "ample-out";
+
+/// An output folder that exists and takes files.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    samples: File,
+}
+
+impl Folder {
+    /// Makes the folder `out`, or one named after time and host under `ample-out`, and opens
+    /// `samples.jsonl` in it.
+    ///
+    /// Fails where that cannot be written, or where the folder already holds a run.
+    pub fn create(out: Option<&Path>, started: &str, host: &str) -> Result<Self> {
+        let path = out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned);
+        let explain = || format!("cannot write to the output folder {}; choose another with --out", path.display());
+        fs::create_dir_all(path.join("plots")).with_context(explain)?;
+        let samples = path.join("samples.jsonl");
+        let samples = File::create_new(&samples).with_context(|| {
+            if samples.exists() {
+                format!("{} already holds a run; choose another folder with --out", path.display())
+            } else {
+                explain()
+            }
+        })?;
+        Ok(Self { path, samples })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one sample; it is on its way to the disk when this returns.
+    pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        let mut line = serde_json::to_vec(sample).context("cannot encode a sample")?;
+        line.push(b'\n');
+        self.samples.write_all(&line).context("cannot write samples.jsonl")
+    }
+
+    /// Writes a value as a JSON file of this name.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(value).with_context(|| format!("cannot encode {name}"))?;
+        text.push('\n');
+        self.write(name, &text).map(drop)
+    }
+
+    /// Writes a text file of this name, and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Now, in UTC, as in `20261120T143200Z`.
+pub fn timestamp() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_holds_a_run_is_never_overwritten() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let out = parent.path().join("out");
+        let folder = Folder::create(Some(&out), "20260101T000000Z", "host").expect("made");
+        assert!(folder.path().join("plots").is_dir());
+        let error = Folder::create(Some(&out), "20260101T000000Z", "host").expect_err("refused");
+        assert!(error.to_string().contains("already holds a run"), "{error}");
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_one_clear_line() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let error = Folder::create(Some(file.path()), "t", "h").expect_err("refused");
+        assert!(error.to_string().contains("choose another with --out"), "{error}");
+    }
+}

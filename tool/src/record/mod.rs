@@ -1,0 +1,11 @@
+//! What is written down: the machine, every sample, the options in force.
+
+mod folder;
+mod machine;
+mod run;
+mod sample;
+
+pub use folder::{Folder, timestamp};
+pub use machine::{Machine, Noise};
+pub use run::{Run, Workload};
+pub use sample::{Judgement, Pass, SCHEMA_VERSION, Sample, Usage};

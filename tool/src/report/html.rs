@@ -1,0 +1,196 @@
+//! The report: one HTML file without network, and the plots as files of their own.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+
+use super::palette::{COLOURS, look, style_sheet};
+use super::summary::{Cell, Comparison, Row, Summary};
+use super::{plots, svg, units};
+use crate::record::{Folder, Run, Workload};
+use crate::stats::{Metric, Verdict};
+
+const TEMPLATE: &str = include_str!("report.html");
+const STYLE: &str = include_str!("report.css");
+
+/// What the template fills in.
+#[derive(Serialize)]
+struct Page<'a> {
+    style: String,
+    summary: &'a Summary,
+    run: &'a Run,
+    trade_off: Option<String>,
+    sections: &'a [Section<'a>],
+    overall: Vec<Line>,
+    command: String,
+}
+
+/// One workload on the page.
+#[derive(Serialize)]
+struct Section<'a> {
+    about: &'a Workload,
+    plots: Vec<Plot>,
+    rows: Vec<Line>,
+}
+
+/// A drawing, and what it shows.
+#[derive(Serialize)]
+struct Plot {
+    title: &'static str,
+    svg: String,
+}
+
+/// A line of a table: one allocator, in one row or over all.
+#[derive(Serialize)]
+struct Line {
+    threads: Option<u32>,
+    allocator: String,
+    colour: &'static str,
+    note: String,
+    throughput: Figure,
+    peak_rss: Figure,
+}
+
+/// A figure and its ratio, as text.
+#[derive(Default, Serialize)]
+struct Figure {
+    absolute: String,
+    ratio: String,
+    interval: String,
+    verdict: &'static str,
+}
+
+/// Writes the plots and the page into the folder, and returns the page's path.
+pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
+    let keep = |name: &str, svg: Option<&String>| -> Result<()> {
+        if let Some(svg) = svg {
+            folder.write(&format!("plots/{name}.svg"), &svg::standalone(svg))?;
+        }
+        Ok(())
+    };
+    let trade_off = plots::trade_off(summary)?;
+    keep("trade-off", trade_off.as_ref())?;
+    let mut sections = Vec::with_capacity(run.workloads.len());
+    for (name, rows) in summary.workloads() {
+        let Some(about) = run.workloads.iter().find(|workload| workload.name == name) else { continue };
+        let mut plots = Vec::new();
+        for (metric, title, file) in [
+            (Metric::Throughput, "Throughput against threads", "throughput"),
+            (Metric::PeakRss, "Peak memory (RSS) against threads", "memory"),
+        ] {
+            let svg = plots::against_threads(summary, name, &rows, metric)?;
+            keep(&format!("{name}-{file}"), svg.as_ref())?;
+            plots.extend(svg.map(|svg| Plot { title, svg }));
+        }
+        sections.push(Section { about, plots, rows: lines(summary, &rows) });
+    }
+    let page = render(summary, run, trade_off, &sections)?;
+    folder.write("report.html", &page)
+}
+
+fn render(summary: &Summary, run: &Run, trade_off: Option<String>, sections: &[Section<'_>]) -> Result<String> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
+    let command: Vec<String> = run.command.iter().map(|word| quote(word)).collect();
+    let page = Page {
+        style: format!("{}{STYLE}", style_sheet()),
+        summary,
+        run,
+        trade_off,
+        sections,
+        overall: overall(summary),
+        command: command.join(" "),
+    };
+    environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")
+}
+
+/// The means over rows, one line an allocator.
+fn overall(summary: &Summary) -> Vec<Line> {
+    let comparable = summary.comparable_rows();
+    let lines = summary.allocators.iter().map(|allocator| {
+        let figure = |metric| allocator.comparison(metric).map_or_else(Figure::default, |found| ratio(&found));
+        let mut notes = Vec::new();
+        if summary.allocators.iter().position(|other| other.name == allocator.name) == summary.baseline() {
+            notes.push("baseline".to_owned());
+        } else {
+            notes.push(format!("{} of {comparable}", allocator.rows));
+        }
+        if allocator.failed > 0 {
+            notes.push(format!("{} failed", allocator.failed));
+        }
+        Line {
+            threads: None,
+            allocator: allocator.name.clone(),
+            colour: COLOURS[look(&allocator.name).colour].name,
+            note: notes.join(", "),
+            throughput: figure(Metric::Throughput),
+            peak_rss: figure(Metric::PeakRss),
+        }
+    });
+    lines.collect()
+}
+
+fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for row in rows {
+        for (allocator, cell) in summary.allocators.iter().zip(&row.cells) {
+            let figure = |metric| match cell {
+                Cell::Measured(figures) => {
+                    let found = figures.comparison(metric);
+                    let absolute = units::figure(metric, figures.absolute(metric).value);
+                    Figure { absolute, ..found.map_or_else(Figure::default, |found| ratio(&found)) }
+                }
+                _ => Figure::default(),
+            };
+            let note = match cell {
+                Cell::Measured(_) => "",
+                Cell::Failed => "failed",
+                Cell::NotMeasurable => "not measurable here",
+                Cell::Missing => "not finished",
+            };
+            lines.push(Line {
+                threads: Some(row.threads),
+                allocator: allocator.name.clone(),
+                colour: COLOURS[look(&allocator.name).colour].name,
+                note: note.into(),
+                throughput: figure(Metric::Throughput),
+                peak_rss: figure(Metric::PeakRss),
+            });
+        }
+    }
+    lines
+}
+
+fn ratio(found: &Comparison) -> Figure {
+    Figure {
+        absolute: String::new(),
+        ratio: units::multiple(found.ratio.value),
+        interval: format!("{:.2}–{:.2}", found.ratio.low, found.ratio.high),
+        verdict: word(found.verdict),
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Smaller => "smaller",
+        Verdict::Larger => "larger",
+        Verdict::Equivalent => "equivalent",
+        Verdict::CannotTell => "cannot tell",
+    }
+}
+
+/// A word of a command line as a shell takes it.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

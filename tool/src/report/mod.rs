@@ -1,0 +1,20 @@
+//! What a person sees: the summary of a run as a sentence, a table, a page.
+//!
+//! [`Summary`] is computed once from the samples; the text table, the JSON output and the HTML
+//! report only lay it out.
+
+mod axis;
+mod html;
+mod labels;
+mod palette;
+mod plots;
+mod summary;
+mod svg;
+mod table;
+
+mod units;
+mod verdict;
+
+pub use html::write;
+pub use summary::Summary;
+pub use table::{rows, terminal_width, text_table, wrapped_rows};

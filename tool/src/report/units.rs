@@ -1,0 +1,72 @@
+//! Numbers as people read them.
+
+use crate::stats::Metric;
+
+/// A figure of this metric, with its unit.
+pub fn figure(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::Throughput => rate(value),
+        Metric::PeakRss => bytes(value),
+    }
+}
+
+/// The same without digits that say nothing, for an axis.
+pub fn tick(metric: Metric, value: f64) -> String {
+    let text = figure(metric, value);
+    let Some((number, unit)) = text.split_once(' ') else { return text };
+    format!("{} {unit}", trim(number))
+}
+
+/// Without zeros after the decimal point.
+pub fn trim(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+/// Operations per second: `12.3 M/s`.
+pub fn rate(operations_per_second: f64) -> String {
+    let (value, unit) = scale(operations_per_second, 1000.0, &["", "k", "M", "G"]);
+    format!("{} {unit}/s", significant(value)).replace("  ", " ")
+}
+
+/// Bytes: `12.3 MiB`.
+pub fn bytes(bytes: f64) -> String {
+    let (value, unit) = scale(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]);
+    format!("{} {unit}", significant(value))
+}
+
+/// A ratio: `1.31×`.
+pub fn multiple(ratio: f64) -> String {
+    if ratio >= 9.995 { format!("{}×", significant(ratio)) } else { format!("{ratio:.2}×") }
+}
+
+/// Three significant digits, without an exponent.
+pub fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn scale<'a>(mut value: f64, step: f64, units: &[&'a str]) -> (f64, &'a str) {
+    let mut unit = 0;
+    while value >= step && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    (value, units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        assert_eq!(rate(12_345_678.0), "12.3 M/s");
+        assert_eq!(rate(5.0), "5.00 /s");
+        assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");
+        assert_eq!((multiple(1.3149).as_str(), multiple(123.4).as_str()), ("1.31×", "123×"));
+    }
+}

@@ -1,0 +1,58 @@
+//! The contract between the campaign and whatever runs a process.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::record::Usage;
+
+/// One process to run.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables beside those that every process gets.
+    pub environment: BTreeMap<String, String>,
+    /// The longest that it may run.
+    pub timeout: Duration,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+    /// It ran longer than allowed and was killed.
+    TimedOut,
+    /// The tool was asked to stop, and killed it.
+    Interrupted,
+    /// It never ran: the reason.
+    NotStarted(String),
+}
+
+/// What is left of a process.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// How it ended.
+    pub end: End,
+    /// Its standard output, cut at a bound.
+    pub stdout: String,
+    /// Its standard error, cut at a bound.
+    pub stderr: String,
+    /// Its life as seen from outside.
+    pub elapsed: Duration,
+    /// The kernel's account of it; none if it never ran.
+    pub usage: Option<Usage>,
+}
+
+/// Runs processes, one at a time.
+pub trait Executor {
+    /// Runs one process to its end.
+    fn execute(&mut self, invocation: &Invocation) -> Ended;
+    /// Whether the tool was asked to stop.
+    fn is_interrupted(&self) -> bool;
+}

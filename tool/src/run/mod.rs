@@ -1,0 +1,25 @@
+//! Runs the samples: what is to be run, how one process runs, what its result is worth.
+//!
+//! [`Plan`] says what; [`Executor`] runs one process; [`verify`] judges it; [`Campaign`] goes
+//! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
+
+mod campaign;
+mod executor;
+mod interrupt;
+mod plan;
+mod presets;
+mod process;
+mod program;
+mod progress;
+#[cfg(test)]
+pub mod testing;
+mod verify;
+
+pub use campaign::{Campaign, Conclusion, Stopping, probe};
+pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
+pub use plan::{Entry, Plan, Request};
+pub use presets::Size;
+pub use process::{ProcessExecutor, inherited_environment};
+pub use program::Program;
+pub use progress::Progress;
+pub use verify::DOES_NOT_LOAD;

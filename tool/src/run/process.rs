@@ -1,0 +1,300 @@
+//! Runs one process in a process group of its own, with a time limit, and without a thread beside it.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::Interrupt;
+use super::executor::{End, Ended, Executor, Invocation};
+use crate::record::Usage;
+
+/// Bytes kept of each output stream; what comes after is read and dropped.
+const OUTPUT_BOUND: usize = 1 << 20;
+/// How long the streams of a process that has ended may stay open.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Variables that processes inherit by name.
+const INHERITED: &[&str] = &["PATH", "LD_LIBRARY_PATH", "GLIBC_TUNABLES"];
+/// Beginnings of the names of variables that configure allocators; processes inherit them.
+const INHERITED_PREFIXES: &[&str] =
+    &["MALLOC_", "AMPLE_", "_RJEM_MALLOC_", "MIMALLOC_", "TCMALLOC_", "TBB_MALLOC_", "SCUDO_", "SNMALLOC_", "RPMALLOC_"];
+/// Variables of the tool itself, which processes do not inherit.
+const OWN: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR"];
+
+/// The variables that reach measured processes from outside; a clean environment otherwise, so
+/// that a run does not depend on who starts it.
+pub fn inherited_environment() -> BTreeMap<String, String> {
+    env::vars()
+        .filter(|(name, _)| {
+            let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            INHERITED.contains(&name.as_str()) || configures && !OWN.contains(&name.as_str())
+        })
+        .collect()
+}
+
+/// Runs real processes.
+#[derive(Debug)]
+pub struct ProcessExecutor {
+    interrupt: Interrupt,
+    inherited: BTreeMap<String, String>,
+}
+
+impl ProcessExecutor {
+    /// An executor that stops when `interrupt` is raised.
+    pub fn new(interrupt: Interrupt) -> Self {
+        Self { interrupt, inherited: inherited_environment() }
+    }
+
+    fn run(&self, invocation: &Invocation, started: Instant) -> io::Result<Ended> {
+        let mut child = Command::new(&invocation.program)
+            .args(&invocation.arguments)
+            .env_clear()
+            .envs(&self.inherited)
+            .env("LC_ALL", "C")
+            .envs(&invocation.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let pid = Pid::from_child(&child);
+        let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
+        let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
+        let watched = self.watch(pid, started + invocation.timeout, &mut stdout, &mut stderr);
+        // The leader is a zombie or about to be one, so its number still names this very group.
+        // An error here means that the group is already gone.
+        let _ = kill_process_group(pid, Signal::KILL);
+        let (status, usage) = reap(child)?;
+        let elapsed = started.elapsed();
+        drain(&mut stdout, &mut stderr)?;
+        let end = watched?.unwrap_or_else(|| decode(status));
+        Ok(Ended { end, stdout: stdout.text(), stderr: stderr.text(), elapsed, usage: Some(usage) })
+    }
+
+    /// Reads both streams until the process ends (none), the time is over, or the tool must stop.
+    fn watch(
+        &self,
+        pid: Pid,
+        deadline: Instant,
+        stdout: &mut Stream,
+        stderr: &mut Stream,
+    ) -> io::Result<Option<End>> {
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Some(End::TimedOut));
+            }
+            let fixed = [process.as_fd(), self.interrupt.as_fd()];
+            let [ended, interrupted] = wait(fixed, stdout, stderr, left)?;
+            if interrupted {
+                return Ok(Some(End::Interrupted));
+            }
+            if ended {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl Executor for ProcessExecutor {
+    fn execute(&mut self, invocation: &Invocation) -> Ended {
+        let started = Instant::now();
+        self.run(invocation, started).unwrap_or_else(|error| Ended {
+            end: End::NotStarted(format!("cannot run {}: {error}", invocation.program.display())),
+            stdout: String::new(),
+            stderr: String::new(),
+            elapsed: started.elapsed(),
+            usage: None,
+        })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.is_raised()
+    }
+}
+
+/// One output stream of a process.
+struct Stream {
+    pipe: Option<File>,
+    content: Vec<u8>,
+}
+
+impl Stream {
+    fn new(pipe: Option<OwnedFd>) -> Self {
+        Self { pipe: pipe.map(File::from), content: Vec::new() }
+    }
+
+    /// Reads once; to be called when the pipe is ready, and closes it at its end.
+    fn read(&mut self) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        let mut buffer = [0; 16 * 1024];
+        match pipe.read(&mut buffer) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => {
+                let room = OUTPUT_BOUND - self.content.len();
+                self.content.extend_from_slice(&buffer[..count.min(room)]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.content).into_owned()
+    }
+}
+
+/// Waits for any of `fixed` or either stream, reads the streams that are ready, and tells which of
+/// `fixed` are.
+fn wait<const N: usize>(
+    fixed: [BorrowedFd<'_>; N],
+    stdout: &mut Stream,
+    stderr: &mut Stream,
+    limit: Duration,
+) -> io::Result<[bool; N]> {
+    let mut set: Vec<PollFd<'_>> = fixed.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let streams = [&*stdout, &*stderr].map(|stream| stream.pipe.as_ref());
+    set.extend(streams.iter().flatten().map(|pipe| PollFd::new(*pipe, PollFlags::IN)));
+    let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+    match poll(&mut set, Some(&limit)) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok([false; N]),
+        Err(error) => return Err(error.into()),
+    }
+    let mut ready = set.iter().map(|fd| !fd.revents().is_empty());
+    let answer = std::array::from_fn(|_| ready.next().unwrap_or(false));
+    let open = streams.map(|pipe| pipe.is_some());
+    let readable: Vec<bool> = open.into_iter().map(|open| open && ready.next().unwrap_or(false)).collect();
+    for (stream, readable) in [stdout, stderr].into_iter().zip(readable) {
+        if readable {
+            stream.read()?;
+        }
+    }
+    Ok(answer)
+}
+
+/// Reads what is left in the streams of a process that has ended. A descendant that left the
+/// process group may hold them open: it is not waited for beyond [`DRAIN`].
+fn drain(stdout: &mut Stream, stderr: &mut Stream) -> io::Result<()> {
+    let deadline = Instant::now() + DRAIN;
+    while stdout.pipe.is_some() || stderr.pipe.is_some() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        let [] = wait([], stdout, stderr, left)?;
+    }
+    Ok(())
+}
+
+/// Waits for this very child, and takes the kernel's account of it and it alone.
+fn reap(child: Child) -> io::Result<(i32, Usage)> {
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are valid for writes of their types for the length of the call.
+        let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+        if reaped == pid {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: zeroed is a valid rusage, a plain struct of integers; the call has filled it in.
+    let usage = unsafe { usage.assume_init() };
+    let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
+    let nanoseconds = |time: libc::timeval| count(time.tv_sec) * 1_000_000_000 + count(time.tv_usec) * 1000;
+    let usage = Usage {
+        user_ns: nanoseconds(usage.ru_utime),
+        kernel_ns: nanoseconds(usage.ru_stime),
+        max_rss_bytes: count(usage.ru_maxrss) * 1024,
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
+    };
+    Ok((status, usage))
+}
+
+fn decode(status: i32) -> End {
+    if libc::WIFSIGNALED(status) {
+        End::Killed(libc::WTERMSIG(status))
+    } else {
+        End::Exited(libc::WEXITSTATUS(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout: Duration) -> Ended {
+        let mut executor = ProcessExecutor::new(Interrupt::install().expect("signals"));
+        executor.execute(&Invocation {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: BTreeMap::from([("GREETING".into(), "hello".into())]),
+            timeout,
+        })
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn output_and_code_come_back_and_the_environment_is_clean() {
+        let ended = shell("echo $GREETING $HOME; echo wrong >&2; exit 3", LONG);
+        assert_eq!(ended.end, End::Exited(3));
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("hello\n", "wrong\n"));
+        assert!(ended.usage.expect("an account").max_rss_bytes > 0);
+    }
+
+    #[test]
+    fn a_signal_is_told_from_a_code() {
+        assert_eq!(shell("kill -SEGV $$", LONG).end, End::Killed(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_killed_with_its_children() {
+        let ended = shell("sleep 1000 & sleep 1000", Duration::from_millis(50));
+        assert_eq!(ended.end, End::TimedOut);
+        assert!(ended.elapsed < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn children_left_behind_do_not_hold_the_tool_up() {
+        let ended = shell("sleep 1000 & echo done", LONG);
+        assert_eq!((ended.end, ended.stdout.as_str()), (End::Exited(0), "done\n"));
+        assert!(ended.elapsed < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn endless_output_is_cut() {
+        let ended = shell("head -c 3000000 /dev/zero", LONG);
+        assert_eq!((ended.end, ended.stdout.len()), (End::Exited(0), OUTPUT_BOUND));
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_a_reason() {
+        let mut executor = ProcessExecutor::new(Interrupt::install().expect("signals"));
+        let ended = executor.execute(&Invocation {
+            program: "/nonexistent/program".into(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            timeout: LONG,
+        });
+        assert!(matches!(ended.end, End::NotStarted(reason) if reason.starts_with("cannot run /nonexistent")));
+    }
+}

@@ -1,0 +1,57 @@
+//! The program that holds the workloads.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ample_protocol::Description;
+use anyhow::{Context as _, Result, anyhow, bail};
+
+/// `ample-workload`, and what it can run.
+#[derive(Debug)]
+pub struct Program {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its workloads: at least one.
+    pub descriptions: Vec<Description>,
+}
+
+impl Program {
+    /// Finds it beside the tool, or where `AMPLE_WORKLOAD` says, and asks for its workloads.
+    pub fn find() -> Result<Self> {
+        let beside = || -> Result<PathBuf> {
+            let own = env::current_exe().context("cannot find the tool's own path")?;
+            Ok(own.with_file_name("ample-workload"))
+        };
+        let path = env::var_os("AMPLE_WORKLOAD").map_or_else(beside, |path| Ok(path.into()))?;
+        if !path.is_file() {
+            bail!(
+                "the workloads' program {} does not exist; `cargo ample workloads` builds it, \
+                 or AMPLE_WORKLOAD names another one",
+                path.display()
+            );
+        }
+        let descriptions = list(&path)?;
+        if descriptions.is_empty() {
+            bail!("{} offers no workload", path.display());
+        }
+        Ok(Self { path, descriptions })
+    }
+}
+
+fn list(program: &Path) -> Result<Vec<Description>> {
+    let shown = program.display();
+    let output = Command::new(program)
+        .arg("list")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown} list: {}", output.status);
+    }
+    let text = String::from_utf8(output.stdout).map_err(|_| anyhow!("{shown} list: not UTF-8"))?;
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("{shown} list: malformed line")))
+        .collect()
+}

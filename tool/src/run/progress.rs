@@ -1,0 +1,66 @@
+//! How far the run is, on standard error, and only on a terminal.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::Stopping;
+
+/// A progress line with the time that is left.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    stopping: Stopping,
+    started: Instant,
+}
+
+impl Progress {
+    /// Starts the clock.
+    pub fn start(stopping: Stopping) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        Self { bar, stopping, started: Instant::now() }
+    }
+
+    /// Time since the start of the run.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The checks before the timed pass: this one of so many.
+    pub fn check(&self, done: usize, total: usize, what: &str) {
+        self.bar.set_message(format!("checking {}/{total}: {what}", done + 1));
+    }
+
+    /// The timed pass: within this block, which began at `began` after the start, so many samples
+    /// of so many are done.
+    pub fn sample(&self, block: usize, began: Duration, done: usize, total: usize, what: &str) {
+        let elapsed = self.elapsed();
+        let left = self.stopping.left(block, began, elapsed, done as f64 / total as f64);
+        let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
+        self.bar.set_message(format!("block {}, sample {}/{total}{left}: {what}", block + 1, done + 1));
+    }
+
+    /// Removes the line.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Rounded to what a person wants to know.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_well() {
+        assert_eq!(clock(Duration::from_secs(59)), "59 s");
+        assert_eq!(clock(Duration::from_secs(125)), "2 min 05 s");
+    }
+}

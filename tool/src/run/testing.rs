@@ -1,0 +1,132 @@
+//! Stand-ins for tests: processes that never ran, workloads that do nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ample_protocol::{Description, Measurement, Outcome, Parameter, ServedBy};
+
+use super::executor::{End, Ended, Executor, Invocation};
+use crate::allocators::Allocator;
+
+/// A process that ended so, with this output.
+pub fn ended(end: End, stdout: &str) -> Ended {
+    Ended { end, stdout: stdout.into(), stderr: String::new(), elapsed: Duration::from_millis(1), usage: None }
+}
+
+/// A flawless result: one second of wall time, one MiB of memory.
+pub fn measurement(allocator: &Allocator, workload: &str, threads: u32, operations: u64) -> Measurement {
+    let served = ["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
+    let path = allocator.library.display().to_string();
+    Measurement {
+        schema_version: ample_protocol::SCHEMA_VERSION,
+        workload: workload.into(),
+        threads,
+        parameters: BTreeMap::new(),
+        operations,
+        expected_operations: operations,
+        wall_ns: 1_000_000_000,
+        worker_ns: vec![1_000_000_000; threads as usize],
+        user_ns: 1,
+        kernel_ns: 1,
+        minor_faults: 1,
+        major_faults: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        peak_rss_bytes: 1 << 20,
+        final_rss_bytes: 1 << 20,
+        peak_live_bytes: None,
+        served_by: served
+            .map(|symbol| ServedBy { symbol: symbol.into(), path: path.clone(), build_id: None })
+            .to_vec(),
+        extra: BTreeMap::new(),
+    }
+}
+
+/// Two workloads of the default selection, and one with at most two threads.
+pub fn descriptions() -> Vec<Description> {
+    let describe = |name: &str, keys: &[&str], max_threads| Description {
+        name: name.into(),
+        tells: "something".into(),
+        source: "somewhere".into(),
+        operation: "one step".into(),
+        parameters: keys
+            .iter()
+            .map(|&key| Parameter {
+                name: key.into(),
+                meaning: "a number".into(),
+                unit: "count".into(),
+                default: 1.0,
+                test: 1.0,
+            })
+            .collect(),
+        max_threads,
+    };
+    vec![
+        describe("threadtest", &["size", "rounds"], None),
+        describe("larson", &["rounds"], None),
+        describe("bounded", &[], Some(2)),
+    ]
+}
+
+/// What the mock is asked: allocator, workload, threads, whether with canaries.
+pub struct Asked<'a> {
+    /// Name of the allocator.
+    pub allocator: &'a str,
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// Threads.
+    pub threads: u32,
+    /// Whether this is the canary pass.
+    pub canary: bool,
+}
+
+/// Answers every request with a flawless result, but for what `deviate` says.
+pub struct MockExecutor<'a> {
+    /// The allocators by whose libraries requests are told apart.
+    pub allocators: &'a [Allocator],
+    /// Changes an answer.
+    pub deviate: Box<dyn FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended> + 'a>,
+    /// Requests so far.
+    pub requests: usize,
+    /// Requests after which the user interrupts.
+    pub interrupt_after: usize,
+}
+
+impl<'a> MockExecutor<'a> {
+    /// A mock that deviates so, and is never interrupted.
+    pub fn new(
+        allocators: &'a [Allocator],
+        deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended> + 'a,
+    ) -> Self {
+        Self { allocators, deviate: Box::new(deviate), requests: 0, interrupt_after: usize::MAX }
+    }
+}
+
+impl Executor for MockExecutor<'_> {
+    fn execute(&mut self, invocation: &Invocation) -> Ended {
+        self.requests += 1;
+        let library = &invocation.environment["LD_PRELOAD"];
+        let allocator = self
+            .allocators
+            .iter()
+            .find(|allocator| allocator.library.to_str() == Some(library))
+            .expect("a known library");
+        let arguments = &invocation.arguments;
+        let threads = arguments[3].parse().expect("a thread count");
+        let asked = Asked {
+            allocator: &allocator.name,
+            workload: &arguments[1],
+            threads,
+            canary: arguments.iter().any(|argument| argument == "--canary"),
+        };
+        let mut measurement = measurement(allocator, &arguments[1], threads, 1000);
+        (self.deviate)(&asked, &mut measurement).unwrap_or_else(|| {
+            let outcome = Outcome::Measured(Box::new(measurement));
+            ended(End::Exited(0), &serde_json::to_string(&outcome).expect("encoded"))
+        })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.requests >= self.interrupt_after
+    }
+}

@@ -1,0 +1,241 @@
+//! Judges what a process left behind. Whatever is not proved right is a failure with a reason.
+
+use std::path::Path;
+
+use ample_protocol::{Measurement, Outcome, ServedBy};
+
+use super::executor::{End, Ended};
+use crate::allocators::{Allocator, resolve};
+use crate::record::{Judgement, Pass};
+
+/// Functions that must all be served by the library in question, whether it defines them or not: a
+/// block from one allocator that reaches another one's `free` is an error.
+const REQUIRED: &[&str] = &["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
+/// A function that some libraries leave out, to be served by the library if it defines it.
+const OPTIONAL: &str = "malloc_usable_size";
+/// Characters of a foreign message that a reason quotes.
+const QUOTE: usize = 160;
+
+/// How the reason for a library that the dynamic linker refuses begins.
+pub const DOES_NOT_LOAD: &str = "the library does not load";
+
+/// What a result must say to be believed.
+#[derive(Debug)]
+pub struct Expected<'a> {
+    /// The allocator that was asked for.
+    pub allocator: &'a Allocator,
+    /// Name of the workload itself.
+    pub workload: &'a str,
+    /// Threads asked for.
+    pub threads: u32,
+    /// What the process was for.
+    pub pass: Pass,
+}
+
+/// The judgement on one process; none if it was interrupted, which says nothing about it.
+pub fn judge(ended: &Ended, expected: &Expected<'_>) -> Option<Judgement> {
+    let refused = refusal(&ended.stderr).map(|line| format!("{DOES_NOT_LOAD}: {line}"));
+    let result = match (&ended.end, refused) {
+        (End::Interrupted, _) => return None,
+        (_, Some(reason)) => Err(reason),
+        (End::NotStarted(reason), None) => Err(reason.clone()),
+        (End::TimedOut, None) => Err(format!("no result within {:.0} s", ended.elapsed.as_secs_f64())),
+        (End::Killed(signal), None) => {
+            let name = signal_hook::low_level::signal_name(*signal).unwrap_or("an unnamed signal");
+            Err(format!("crashed with {name} (signal {signal}){}", last_words(&ended.stderr)))
+        }
+        (End::Exited(code), None) => outcome(*code, ended, expected),
+    };
+    Some(result.unwrap_or_else(|reason| Judgement::Failed { reason }))
+}
+
+/// What the dynamic linker says of a library that it cannot preload (it then goes on without it).
+fn refusal(stderr: &str) -> Option<String> {
+    let line = stderr.lines().find(|line| line.contains("cannot be preloaded"))?;
+    Some(shorten(line.strip_prefix("ERROR: ld.so: ").unwrap_or(line)))
+}
+
+fn outcome(code: i32, ended: &Ended, expected: &Expected<'_>) -> Result<Judgement, String> {
+    let mut lines = ended.stdout.lines().filter(|line| !line.trim().is_empty());
+    let parsed = match (lines.next(), lines.next()) {
+        (Some(line), None) => serde_json::from_str(line).map_err(|error| error.to_string()),
+        (None, _) => Err("no output".to_owned()),
+        (Some(_), Some(_)) => Err("more than one line of output".to_owned()),
+    };
+    match parsed {
+        Ok(Outcome::Failed { reason }) => Err(reason),
+        Ok(_) | Err(_) if code != 0 => Err(format!("exit code {code}{}", last_words(&ended.stderr))),
+        Ok(Outcome::NotMeasurable { reason }) => Ok(Judgement::NotMeasurable { reason }),
+        Ok(Outcome::Measured(measurement)) => {
+            check(&measurement, expected)?;
+            Ok(Judgement::Measured(measurement))
+        }
+        Err(error) => Err(format!("malformed output: {}", shorten(&error))),
+    }
+}
+
+fn check(measurement: &Measurement, expected: &Expected<'_>) -> Result<(), String> {
+    let found = measurement.schema_version;
+    if found != ample_protocol::SCHEMA_VERSION {
+        return Err(format!("the workload speaks schema version {found}, not {}", ample_protocol::SCHEMA_VERSION));
+    }
+    if measurement.workload != expected.workload || measurement.threads != expected.threads {
+        return Err(format!(
+            "asked for {} on {} threads, got {} on {}",
+            expected.workload, expected.threads, measurement.workload, measurement.threads
+        ));
+    }
+    if measurement.operations != measurement.expected_operations || measurement.operations == 0 {
+        return Err(format!(
+            "wrong operation count: {} instead of {}",
+            measurement.operations, measurement.expected_operations
+        ));
+    }
+    served(&measurement.served_by, expected.allocator)?;
+    if expected.pass == Pass::Timed && measurement.wall_ns == 0 {
+        return Err("no wall time: too little work for the clock".to_owned());
+    }
+    if expected.pass == Pass::Timed && measurement.peak_rss_bytes == 0 {
+        return Err("no peak RSS in the result".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether the allocator's own library answers every function that matters.
+fn served(functions: &[ServedBy], allocator: &Allocator) -> Result<(), String> {
+    let optional = allocator.defines.contains(OPTIONAL).then_some(OPTIONAL);
+    for name in REQUIRED.iter().copied().chain(optional) {
+        let function = functions
+            .iter()
+            .find(|function| function.symbol == name)
+            .ok_or_else(|| format!("no proof of which library serves {name}"))?;
+        if resolve(Path::new(&function.path)) != allocator.library {
+            return Err(format!("wrong library: {name} is served by {}", function.path));
+        }
+        if let (Some(found), Some(wanted)) = (&function.build_id, &allocator.build_id)
+            && found != wanted
+        {
+            return Err(format!("{} has changed: build id {found} instead of {wanted}", function.path));
+        }
+    }
+    Ok(())
+}
+
+fn last_words(stderr: &str) -> String {
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    last.map_or(String::new(), |line| format!(": {}", shorten(line.trim())))
+}
+
+fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(QUOTE).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::{ended, measurement};
+
+    fn judged(ended: &Ended) -> Judgement {
+        let allocator = Allocator::fake("x");
+        let expected =
+            Expected { allocator: &allocator, workload: "larson", threads: 2, pass: Pass::Timed };
+        judge(ended, &expected).expect("not interrupted")
+    }
+
+    fn line(change: impl FnOnce(&mut Measurement)) -> Ended {
+        let mut measurement = measurement(&Allocator::fake("x"), "larson", 2, 1000);
+        change(&mut measurement);
+        let outcome = Outcome::Measured(Box::new(measurement));
+        ended(End::Exited(0), &serde_json::to_string(&outcome).expect("encoded"))
+    }
+
+    fn reason(ended: &Ended) -> String {
+        match judged(ended) {
+            Judgement::Failed { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_result_that_proves_everything_counts() {
+        assert!(matches!(judged(&line(|_| ())), Judgement::Measured(_)));
+    }
+
+    #[test]
+    fn every_wrong_end_has_its_reason() {
+        assert_eq!(reason(&ended(End::Killed(11), "")), "crashed with SIGSEGV (signal 11)");
+        let mut hung = ended(End::TimedOut, "");
+        hung.elapsed = std::time::Duration::from_secs(60);
+        assert_eq!(reason(&hung), "no result within 60 s");
+        let mut unhappy = ended(End::Exited(7), "");
+        unhappy.stderr = "first\nlast word\n".into();
+        assert_eq!(reason(&unhappy), "exit code 7: last word");
+        assert_eq!(reason(&ended(End::NotStarted("why".into()), "")), "why");
+        assert_eq!(reason(&ended(End::Exited(0), "")), "malformed output: no output");
+        assert!(reason(&ended(End::Exited(0), "{}")).starts_with("malformed output: missing field"));
+        assert!(reason(&ended(End::Exited(0), "{}\n{}")).contains("more than one line"));
+        let failed = r#"{"outcome":"failed","reason":"canary of block 7 is gone"}"#;
+        assert_eq!(reason(&ended(End::Exited(1), failed)), "canary of block 7 is gone");
+    }
+
+    #[test]
+    fn a_number_with_a_bad_exit_code_does_not_count() {
+        let mut late = line(|_| ());
+        late.end = End::Exited(1);
+        assert_eq!(reason(&late), "exit code 1");
+    }
+
+    #[test]
+    fn a_library_that_was_not_preloaded_is_named_as_such() {
+        let mut refused = line(|_| ());
+        refused.stderr = "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (bad): ignored.\n".into();
+        let reason = reason(&refused);
+        assert!(reason.starts_with("the library does not load: object '/x.so'"), "{reason}");
+    }
+
+    #[test]
+    fn figures_that_contradict_the_request_do_not_count() {
+        assert!(reason(&line(|m| m.operations -= 1)).starts_with("wrong operation count: 999 instead of 1000"));
+        assert!(reason(&line(|m| m.threads = 1)).starts_with("asked for larson on 2 threads"));
+        assert!(reason(&line(|m| m.workload = "other".into())).contains("got other on 2"));
+        assert!(reason(&line(|m| m.schema_version += 1)).contains("schema version"));
+        assert!(reason(&line(|m| m.wall_ns = 0)).contains("no wall time"));
+    }
+
+    #[test]
+    fn one_function_of_another_library_is_enough_to_fail() {
+        for symbol in REQUIRED {
+            let foreign = line(|m| {
+                let function = m.served_by.iter_mut().find(|f| f.symbol == *symbol).expect("there");
+                function.path = "/other/lib.so".into();
+            });
+            assert_eq!(reason(&foreign), format!("wrong library: {symbol} is served by /other/lib.so"));
+            let silent = line(|m| m.served_by.retain(|f| f.symbol != *symbol));
+            assert_eq!(reason(&silent), format!("no proof of which library serves {symbol}"));
+        }
+    }
+
+    #[test]
+    fn usable_size_matters_only_where_the_library_has_it_and_the_build_id_must_agree() {
+        let mut allocator = Allocator::fake("x");
+        let mut functions = measurement(&allocator, "larson", 2, 1).served_by;
+        assert_eq!(served(&functions, &allocator), Ok(()));
+        allocator.defines.insert(OPTIONAL.into());
+        assert!(served(&functions, &allocator).is_err());
+        allocator.defines.clear();
+        allocator.build_id = Some("aa".into());
+        functions[0].build_id = Some("bb".into());
+        assert!(served(&functions, &allocator).expect_err("changed").contains("build id bb instead of aa"));
+    }
+
+    #[test]
+    fn an_interruption_is_no_failure() {
+        let allocator = Allocator::fake("x");
+        let expected = Expected { allocator: &allocator, workload: "larson", threads: 2, pass: Pass::Timed };
+        assert_eq!(judge(&ended(End::Interrupted, ""), &expected), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Percentile bootstrap over blocks (Efron 1979), with one set of resamples for all rows.
+//!
+//! All rows are resampled with the *same* blocks, so that what disturbed one block as a whole
+//! (another guest on the machine, a slow clock) stays together in the mean over rows.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::hodges_lehmann;
+
+/// Resamples drawn for each interval.
+const RESAMPLES: usize = 2000;
+/// Probability that the interval leaves out at each end: 95 % inside.
+const TAIL: f64 = 0.025;
+
+/// An estimate with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// The same on the scale of ratios, for an estimate of logarithms.
+    pub fn exp(self) -> Self {
+        Self { value: self.value.exp(), low: self.low.exp(), high: self.high.exp() }
+    }
+}
+
+/// Which blocks go into each resample, drawn once for a run.
+#[derive(Debug)]
+pub struct Resamples {
+    blocks: usize,
+    draws: Vec<Vec<usize>>,
+}
+
+impl Resamples {
+    /// Draws with replacement from `blocks` blocks; the same seed draws the same.
+    pub fn new(blocks: usize, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let draws = if blocks == 0 {
+            Vec::new()
+        } else {
+            (0..RESAMPLES).map(|_| (0..blocks).map(|_| random.random_range(0..blocks)).collect()).collect()
+        };
+        Self { blocks, draws }
+    }
+}
+
+/// A location estimate and its replicates, in the order of the [`Resamples`] that they come from.
+#[derive(Debug, Clone)]
+pub struct Bootstrap {
+    value: f64,
+    replicates: Vec<f64>,
+}
+
+impl Bootstrap {
+    /// Hodges–Lehmann estimate of one value a block. None if a block has no value, or there is none.
+    pub fn of(values: &[f64], resamples: &Resamples) -> Option<Self> {
+        if values.len() != resamples.blocks {
+            return None;
+        }
+        let value = hodges_lehmann(values)?;
+        let mut drawn = Vec::with_capacity(values.len());
+        let mut replicates = Vec::with_capacity(resamples.draws.len());
+        for draw in &resamples.draws {
+            drawn.clear();
+            drawn.extend(draw.iter().map(|&block| values[block]));
+            replicates.push(hodges_lehmann(&drawn)?);
+        }
+        Some(Self { value, replicates })
+    }
+
+    /// Mean over rows: of logarithms, the logarithm of the geometric mean. None for no row.
+    pub fn mean_of(rows: &[&Self]) -> Option<Self> {
+        let first = rows.first()?;
+        let count = rows.len() as f64;
+        let mean = |at: &dyn Fn(&Self) -> f64| rows.iter().map(|row| at(row)).sum::<f64>() / count;
+        let replicates = (0..first.replicates.len()).map(|i| mean(&|row: &Self| row.replicates[i])).collect();
+        Some(Self { value: mean(&|row: &Self| row.value), replicates })
+    }
+
+    /// The estimate with its percentile interval.
+    pub fn estimate(&self) -> Estimate {
+        let mut sorted = self.replicates.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len() - 1;
+        let at = |share: f64| sorted[(share * last as f64).round() as usize];
+        Estimate { value: self.value, low: at(TAIL), high: at(1.0 - TAIL) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn estimate(values: &[f64], seed: u64) -> Estimate {
+        Bootstrap::of(values, &Resamples::new(values.len(), seed)).expect("complete blocks").estimate()
+    }
+
+    #[test]
+    fn one_block_has_no_spread_and_no_block_no_estimate() {
+        assert_eq!(estimate(&[0.3], 1), Estimate { value: 0.3, low: 0.3, high: 0.3 });
+        assert!(Bootstrap::of(&[], &Resamples::new(0, 1)).is_none());
+        assert!(Bootstrap::of(&[1.0, 2.0], &Resamples::new(3, 1)).is_none());
+        assert!(Bootstrap::mean_of(&[]).is_none());
+    }
+
+    #[test]
+    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let trials = 120;
+        let covered = (0..trials)
+            .filter(|trial| {
+                // Sum of twelve uniforms minus six: close to a standard normal.
+                let values: Vec<f64> = (0..10)
+                    .map(|_| (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0)
+                    .collect();
+                let found = estimate(&values, *trial);
+                found.low <= 0.0 && 0.0 <= found.high
+            })
+            .count();
+        // A percentile bootstrap of ten values covers a little less than 95 %.
+        assert!((100..=119).contains(&covered), "{covered} of {trials}");
+    }
+
+    #[test]
+    fn joint_resampling_keeps_a_disturbed_block_together() {
+        let resamples = Resamples::new(4, 3);
+        let up = Bootstrap::of(&[0.0, 0.0, 0.0, 1.0], &resamples).unwrap();
+        let down = Bootstrap::of(&[0.0, 0.0, 0.0, -1.0], &resamples).unwrap();
+        let mean = Bootstrap::mean_of(&[&up, &down]).unwrap().estimate();
+        // Opposite disturbances of the same block cancel in every single resample.
+        assert_eq!(mean, Estimate { value: 0.0, low: 0.0, high: 0.0 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn ordered_inside_the_sample_and_repeatable(
+            values in prop::collection::vec(-1.0..1.0f64, 1..11),
+            seed in any::<u64>(),
+        ) {
+            let found = estimate(&values, seed);
+            prop_assert!(found.low <= found.high);
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            prop_assert!(low <= found.low && found.high <= high);
+            prop_assert_eq!(found, estimate(&values, seed));
+        }
+
+        #[test]
+        fn the_mean_of_equal_rows_is_that_row(values in prop::collection::vec(-1.0..1.0f64, 1..11)) {
+            let row = Bootstrap::of(&values, &Resamples::new(values.len(), 5)).unwrap();
+            let mean = Bootstrap::mean_of(&[&row, &row]).unwrap().estimate();
+            prop_assert_eq!(mean, row.estimate());
+        }
+    }
+}

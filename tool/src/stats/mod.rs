@@ -1,0 +1,20 @@
+//! The statistics: pure functions over numbers, without a word about processes or files.
+//!
+//! The unit of observation is one *block*: every allocator ran every row once, in shuffled order.
+//! Per block and row the log ratio to the baseline is taken ([`log_ratio`]); [`Bootstrap`] estimates
+//! its location and interval; [`judge`] turns the interval into a [`Verdict`]; and
+//! [`Bootstrap::mean_of`] gives the geometric mean over rows, with the blocks resampled jointly.
+
+mod bootstrap;
+mod location;
+mod verdict;
+
+pub use bootstrap::{Bootstrap, Estimate, Resamples};
+pub use location::hodges_lehmann;
+pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, judge};
+
+/// Natural logarithm of `value / baseline`; none unless both are positive and finite.
+pub fn log_ratio(value: f64, baseline: f64) -> Option<f64> {
+    let valid = |x: f64| x.is_finite() && x > 0.0;
+    (valid(value) && valid(baseline)).then(|| value.ln() - baseline.ln())
+}

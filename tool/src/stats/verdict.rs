@@ -1,0 +1,109 @@
+//! From an interval to a word.
+
+use serde::Serialize;
+
+use super::Estimate;
+
+/// Differences smaller than this share count as none.
+pub const MARGIN: f64 = 0.02;
+/// Blocks below which no verdict is given: the interval alone speaks.
+pub const MIN_BLOCKS: usize = 10;
+
+/// What is compared, and which direction is the good one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Operations per second: higher is better.
+    Throughput,
+    /// Peak resident set: lower is better.
+    PeakRss,
+}
+
+/// What may be said of an allocator against the baseline, in one row or over rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// More operations per second than the baseline.
+    Faster,
+    /// Fewer operations per second than the baseline.
+    Slower,
+    /// A smaller peak resident set than the baseline.
+    Smaller,
+    /// A larger peak resident set than the baseline.
+    Larger,
+    /// The whole interval lies within the margin around equality.
+    Equivalent,
+    /// Too few blocks, or an interval that decides nothing.
+    CannotTell,
+}
+
+/// The verdict on an estimated log ratio to the baseline.
+///
+/// *Equivalent*: the interval lies within ±`margin` (a share, as [`MARGIN`]). A direction: the
+/// interval excludes equality, and the estimate lies beyond the margin. Otherwise, and with fewer
+/// than [`MIN_BLOCKS`] blocks: cannot tell.
+pub fn judge(log_ratio: Estimate, metric: Metric, blocks: usize, margin: f64) -> Verdict {
+    let margin = margin.ln_1p();
+    if blocks < MIN_BLOCKS {
+        Verdict::CannotTell
+    } else if log_ratio.low >= -margin && log_ratio.high <= margin {
+        Verdict::Equivalent
+    } else if log_ratio.low > 0.0 && log_ratio.value > margin {
+        match metric {
+            Metric::Throughput => Verdict::Faster,
+            Metric::PeakRss => Verdict::Larger,
+        }
+    } else if log_ratio.high < 0.0 && log_ratio.value < -margin {
+        match metric {
+            Metric::Throughput => Verdict::Slower,
+            Metric::PeakRss => Verdict::Smaller,
+        }
+    } else {
+        Verdict::CannotTell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ratio(value: f64, low: f64, high: f64) -> Estimate {
+        Estimate { value: f64::ln(value), low: f64::ln(low), high: f64::ln(high) }
+    }
+
+    #[test]
+    fn words_follow_the_interval() {
+        let judge = |estimate, metric| judge(estimate, metric, MIN_BLOCKS, MARGIN);
+        assert_eq!(judge(ratio(1.05, 1.03, 1.07), Metric::Throughput), Verdict::Faster);
+        assert_eq!(judge(ratio(0.95, 0.93, 0.97), Metric::Throughput), Verdict::Slower);
+        assert_eq!(judge(ratio(1.05, 1.03, 1.07), Metric::PeakRss), Verdict::Larger);
+        assert_eq!(judge(ratio(0.95, 0.93, 0.97), Metric::PeakRss), Verdict::Smaller);
+        assert_eq!(judge(ratio(1.005, 0.99, 1.015), Metric::Throughput), Verdict::Equivalent);
+        assert_eq!(judge(ratio(1.05, 0.98, 1.12), Metric::Throughput), Verdict::CannotTell);
+        // Not equality, but no more than the margin either.
+        assert_eq!(judge(ratio(1.015, 1.005, 1.03), Metric::Throughput), Verdict::CannotTell);
+    }
+
+    #[test]
+    fn few_blocks_tell_nothing() {
+        let clear = ratio(2.0, 1.9, 2.1);
+        assert_eq!(judge(clear, Metric::Throughput, MIN_BLOCKS - 1, MARGIN), Verdict::CannotTell);
+        assert_eq!(judge(clear, Metric::Throughput, MIN_BLOCKS, MARGIN), Verdict::Faster);
+    }
+
+    proptest! {
+        #[test]
+        fn a_mirrored_interval_gets_the_opposite_word(
+            value in -0.2..0.2f64, below in 0.0..0.1f64, above in 0.0..0.1f64,
+        ) {
+            let estimate = Estimate { value, low: value - below, high: value + above };
+            let mirrored = Estimate { value: -value, low: -estimate.high, high: -estimate.low };
+            let opposite = match judge(estimate, Metric::Throughput, 10, MARGIN) {
+                Verdict::Faster => Verdict::Slower,
+                Verdict::Slower => Verdict::Faster,
+                same => same,
+            };
+            prop_assert_eq!(judge(mirrored, Metric::Throughput, 10, MARGIN), opposite);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `xtask ample ARGS…`: build what the tool needs, then become the tool.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Error, Result};
+
+use crate::cargo;
+
+/// The packages whose outputs the tool looks for beside itself, and the tool's own.
+const PACKAGES: [&str; 3] = ["ample-abi", "ample-workloads", "ample-tool"];
+
+/// Builds [`PACKAGES`] for release and replaces this process by the tool, with `arguments`. Returns only when
+/// that did not work.
+///
+/// # Errors
+/// When cargo or the built tool cannot be run. A build that fails has printed why, and yields an exit code.
+pub fn build_and_become_the_tool(arguments: &[OsString]) -> Result<ExitCode> {
+    let workspace = cargo::workspace()?;
+    let mut build = cargo::command();
+    build.args(["build", "--release", "--manifest-path"]).arg(workspace.workspace_root.join("Cargo.toml"));
+    for package in PACKAGES {
+        build.args(["--package", package]);
+    }
+    if !build.status().context("cannot run cargo")?.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let tool = workspace.target_directory.join("release/ample");
+    let error = Command::new(&tool).args(arguments).exec();
+    Err(Error::new(error).context(format!("cannot run {}", tool.display())))
+}

@@ -1,0 +1,72 @@
+//! What cargo knows: where the workspace and its target folder are, and which package depends on which.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The part of `cargo metadata --no-deps` that the chores read.
+#[derive(Debug, Deserialize)]
+pub struct Metadata {
+    /// Root folder of the workspace.
+    pub workspace_root: PathBuf,
+    /// Folder of the build outputs; `CARGO_TARGET_DIR` and cargo's configuration are already applied.
+    pub target_directory: PathBuf,
+    /// The packages of the workspace.
+    pub packages: Vec<Package>,
+}
+
+/// One package of a workspace.
+#[derive(Debug, Deserialize)]
+pub struct Package {
+    /// Path of its Cargo.toml.
+    pub manifest_path: PathBuf,
+    /// What its Cargo.toml asks for, development and build dependencies included.
+    pub dependencies: Vec<Dependency>,
+    /// Its `[package.metadata]` table.
+    #[serde(default)]
+    pub metadata: serde_json::Value,
+}
+
+/// One dependency, as asked for in a Cargo.toml.
+#[derive(Debug, Deserialize)]
+pub struct Dependency {
+    /// Name of the package that is depended on.
+    pub name: String,
+    /// Version requirement, as in `=0.1.49`.
+    pub req: String,
+    /// Its folder, for a dependency by path.
+    pub path: Option<PathBuf>,
+}
+
+/// A cargo command: the cargo that started this process, where one did.
+pub fn command() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// Asks cargo for the workspace that the package at `manifest` (a Cargo.toml) belongs to. Needs no network.
+///
+/// # Errors
+/// When cargo cannot be run, refuses, or prints something else than expected.
+pub fn metadata(manifest: &Path) -> Result<Metadata> {
+    let output = command()
+        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
+        .arg(manifest)
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("cargo metadata for {}: {}", manifest.display(), message.trim());
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata printed something unexpected")
+}
+
+/// [`metadata`] of the workspace that this program was built from.
+///
+/// # Errors
+/// As [`metadata`].
+pub fn workspace() -> Result<Metadata> {
+    metadata(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+}
