@@ -20,11 +20,16 @@ find_rustc() {
     rustc=$(cd "$root" && rustc --print sysroot 2>/dev/null)/bin/rustc && [ -x "$rustc" ]
 }
 
+find_ldap() {
+    type slapd ldapsearch >/dev/null 2>&1
+}
+
+# how_to_install PACKAGE,…: what to do about a missing program.
 how_to_install() {
     if [ "$1" = rustc ]; then
-        echo "see https://rustup.rs"
+        echo "install Rust: https://rustup.rs"
     else
-        echo "apt-get install $1"
+        echo "apt-get install ${1//,/ }"
     fi
 }
 
@@ -211,7 +216,7 @@ start_directory() {
         printf '%s\n' "pidfile $PWD/pid" "modulepath /usr/lib/ldap" "moduleload back_mdb" \
             "sizelimit unlimited" "database mdb" "suffix dc=example,dc=org" \
             "rootdn cn=admin,dc=example,dc=org" "rootpw secret" "directory $PWD/data" \
-            "maxsize 268435456" "index objectClass,uid eq"
+            "maxsize 268435456" dbnosync "index objectClass,uid eq"
     } >slapd.conf
     {
         printf 'dn: dc=example,dc=org\nobjectClass: domain\ndc: example\n\n'
@@ -223,7 +228,7 @@ start_directory() {
             }
         }'
     } >people.ldif
-    with slapadd -f slapd.conf -l people.ldif
+    with slapadd -q -f slapd.conf -l people.ldif
     find_port
     serve slapd -d 0 -f slapd.conf -h "ldap://127.0.0.1:$port"
     directory=(-x -LLL -H "ldap://127.0.0.1:$port")

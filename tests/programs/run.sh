@@ -25,24 +25,24 @@ PATH=$PATH:/usr/sbin:/sbin
 # Seconds that one command of a program may take.
 limit=100
 
-# Name; Debian package; command, or function, that finds it; programs that must be seen in the record;
-# those of them that bring a malloc of their own, which a preload cannot replace.
+# Name; Debian packages; command, or function, that finds it; programs that must be seen in the record; the
+# one of them that brings a malloc of its own, which a preload cannot replace.
 table=(
-    "python-import    python3              find_python  python3                        -"
-    "python-json      libpython3-testsuite find_python  python3                        -"
-    "python-list      libpython3-testsuite find_python  python3                        -"
-    "python-threading libpython3-testsuite find_python  python3                        -"
-    "python-malloc    libpython3-testsuite find_python  python3                        -"
-    "gcc              gcc                  gcc          gcc,cc1,as,collect2,ld         -"
-    "g++              g++                  g++          g++,cc1plus,as,collect2,ld     -"
-    "rustc            rustc                find_rustc   rustc,cc,collect2              rustc"
-    "git              git                  git          git                            -"
-    "sqlite3          sqlite3              sqlite3      sqlite3                        -"
-    "redis            redis-server         redis-server redis-server,redis-benchmark   -"
-    "slapd            slapd                slapd        slapd,slapadd                  -"
-    "ldapsearch       ldap-utils           ldapsearch   slapd,ldapsearch               -"
-    "node             nodejs               node         node                           -"
-    "java             default-jdk-headless javac        java,javac                     -"
+    "python-import    python3,libpython3-testsuite find_python  python3                       -"
+    "python-json      python3,libpython3-testsuite find_python  python3                       -"
+    "python-list      python3,libpython3-testsuite find_python  python3                       -"
+    "python-threading python3,libpython3-testsuite find_python  python3                       -"
+    "python-malloc    python3,libpython3-testsuite find_python  python3                       -"
+    "gcc              gcc                          gcc          gcc,cc1,as,collect2,ld        -"
+    "g++              g++                          g++          g++,cc1plus,as,collect2,ld    -"
+    "rustc            rustc                        find_rustc   rustc,cc,collect2             rustc"
+    "git              git                          git          git                           -"
+    "sqlite3          sqlite3                      sqlite3      sqlite3                       -"
+    "redis            redis-server                 redis-server redis-server,redis-benchmark  -"
+    "slapd            slapd,ldap-utils             find_ldap    slapd,slapadd,ldapmodify      -"
+    "ldapsearch       slapd,ldap-utils             find_ldap    slapd,ldapsearch              -"
+    "node             nodejs                       node         node                          -"
+    "java             default-jdk-headless         javac        java,javac                    -"
 )
 
 usage() {
@@ -76,7 +76,7 @@ library=$(readlink -f "$library")
 case $library in *[[:space:]:]*) usage "a path with spaces or colons cannot be preloaded: $library" ;; esac
 
 if [ "$install" = yes ]; then
-    mapfile -t packages < <(printf '%s\n' "${table[@]}" | awk '$2 != "rustc" { print $2 }' | sort -u)
+    mapfile -t packages < <(printf '%s\n' "${table[@]}" | awk '$2 != "rustc" { print $2 }' | tr , '\n' | sort -u)
     DEBIAN_FRONTEND=noninteractive apt-get install -y "${packages[@]}" || exit 1
 fi
 
@@ -185,7 +185,7 @@ for row in "${table[@]}"; do
         continue
     fi
     if ! type "$finder" >/dev/null 2>&1 || { [[ $finder == find_* ]] && ! "$finder"; }; then
-        printf '%-8s %-17s missing: %s\n' missing "$name" "$(how_to_install "$package")"
+        printf '%-8s %-17s %s\n' missing "$name" "$(how_to_install "$package")"
         missing=$((missing + 1))
         [ "$allow_missing" = yes ] || failed=$((failed + 1))
         continue

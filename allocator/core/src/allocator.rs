@@ -5,7 +5,6 @@ use core::ptr::{self, NonNull};
 use crate::arena::{ARENAS, Arena, Below};
 use crate::depot::Depot;
 use crate::heap::Heap;
-use crate::inbox::Linked;
 use crate::magazine::{Magazine, Stack};
 use crate::meta::{Meta, Spares};
 use crate::os;
@@ -351,5 +350,3 @@ impl Allocator {
         }
     }
 }
-
-const _: fn(&Magazine) -> *mut Magazine = <Magazine as Linked>::next;

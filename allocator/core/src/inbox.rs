@@ -8,8 +8,6 @@ use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 pub(crate) trait Linked {
     /// Writes the link. The caller owns the record.
     fn set_next(&self, next: *mut Self);
-    /// Reads the link. The caller owns the record.
-    fn next(&self) -> *mut Self;
 }
 
 /// A stack of records that is only ever emptied as a whole, so that no ABA problem arises (R. K. Treiber 1986). While closed it

@@ -72,10 +72,6 @@ impl Linked for Magazine {
     fn set_next(&self, next: *mut Self) {
         self.next.set(next);
     }
-
-    fn next(&self) -> *mut Self {
-        self.next.get()
-    }
 }
 
 /// A stack of magazines.

@@ -19,8 +19,8 @@ const EXACT: usize = 64;
 const BINS: usize = 192;
 /// Spans looked at in a bin whose runs may be too short.
 const LOOKS: usize = 8;
-/// Units by which the heap grows at least: 32 MiB of addresses.
-const GROW_MIN: usize = (32 << 20) / UNIT;
+/// Units by which the heap grows at least: 32 MiB of addresses (Miri pays for every byte).
+const GROW_MIN: usize = if cfg!(miri) { CHUNK } else { 32 << 20 } / UNIT;
 /// Units by which the heap grows at most, unless more is asked for: 1 GiB of addresses.
 const GROW_MAX: usize = (1 << 30) / UNIT;
 /// How long a run stays dirty before it is purged, in milliseconds.

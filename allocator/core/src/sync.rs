@@ -86,10 +86,21 @@ fn wait(word: &AtomicU32, expected: u32) {
     os::wait(word, expected);
 }
 
-/// A futex wait may return at any time; under the model checker it always does, after other threads had their turn.
 #[cfg(loom)]
-fn wait(_: &AtomicU32, _: u32) {
-    loom::thread::yield_now();
+loom::lazy_static! {
+    /// The model's kernel: it looks at the word and puts the caller to sleep in one step, as a futex does. All words share one queue,
+    /// which models use for one lock only.
+    static ref KERNEL: (loom::sync::Mutex<()>, loom::sync::Condvar) =
+        (loom::sync::Mutex::new(()), loom::sync::Condvar::new());
+}
+
+#[cfg(loom)]
+fn wait(word: &AtomicU32, expected: u32) {
+    let asleep = KERNEL.0.lock().expect("no panic");
+    // Relaxed: the caller's own swap orders; as the kernel does.
+    if word.load(Ordering::Relaxed) == expected {
+        drop(KERNEL.1.wait(asleep).expect("no panic"));
+    }
 }
 
 #[cfg(not(loom))]
@@ -98,7 +109,10 @@ fn wake_one(word: &AtomicU32) {
 }
 
 #[cfg(loom)]
-fn wake_one(_: &AtomicU32) {}
+fn wake_one(_: &AtomicU32) {
+    let _awake = KERNEL.0.lock().expect("no panic");
+    KERNEL.1.notify_one();
+}
 
 #[cfg(not(loom))]
 pub(crate) use guarded::{Guard, Lock};

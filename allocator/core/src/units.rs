@@ -5,7 +5,7 @@
 //! same cache sets; 64 bytes of the unit map cover 512 KiB of heap. (The idea of a pagemap outside the heap is
 //! snmalloc's and tcmalloc's.)
 
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use crate::os;
 use crate::size_class::{CLASS_BITS, Class};
@@ -175,10 +175,10 @@ impl Units {
         if cfg!(any(test, miri)) && !os::window().contains(&address) {
             return 0;
         }
-        // SAFETY: the caller's contract and `FlatTable::at`. Entries change only while no block of the unit is
-        // live, so a read on behalf of a live block never races with a write.
-        unsafe { AtomicU16::from_ptr(self.entries.at(address).cast_mut()) }.load(Ordering::Relaxed)
-        // Relaxed: whoever holds a block of the unit got it after the entry was written.
+        // SAFETY: the caller's contract and `FlatTable::at`. Not atomic: an entry changes only while no block of its
+        // unit is live, and whoever holds a block got it after the entry was written, so no read races with a
+        // write. (An atomic load would cost a second zero-extension.)
+        unsafe { *self.entries.at(address) }
     }
 
     /// The span that holds `address`, which is a live small block, or the first byte of a large one; `None` for
@@ -248,10 +248,9 @@ impl Units {
         for unit in 0..units {
             let address = start + unit * UNIT;
             self.set_span(address, span);
-            // SAFETY: `register` made room for the address; no block of the unit is live, so nobody reads it.
-            let slot = unsafe { AtomicU16::from_ptr(self.entries.at(address).cast_mut()) };
-            // Relaxed: blocks of the unit are handed out later by this thread, or by one that takes a lock after it.
-            slot.store(entry, Ordering::Relaxed);
+            // SAFETY: `register` made room for the address; no block of the unit is live, so nobody reads it. Blocks
+            // are handed out later by this thread, or by one that takes a lock after it.
+            unsafe { *self.entries.at(address).cast_mut() = entry };
         }
     }
 
@@ -267,7 +266,4 @@ impl Units {
     }
 }
 
-use core::sync::atomic::AtomicU16;
-
 const _: () = assert!(size_of::<AtomicPtr<ChunkInfo>>() == size_of::<usize>());
-const _: () = assert!(ptr::null::<Span>().is_null());

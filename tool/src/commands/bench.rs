@@ -34,6 +34,9 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         cpus: u32::try_from(machine.cpus).unwrap_or(u32::MAX),
     };
     let plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
+    if !arguments.settings.is_empty() {
+        plan.entries.iter().try_for_each(|entry| program.check(entry))?;
+    }
     let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref())?;
     let stopping =
         arguments.runs.map_or(Stopping::Budget(budget), |runs| Stopping::Blocks(runs as usize));

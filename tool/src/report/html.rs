@@ -11,7 +11,7 @@ use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Comparison, Row, Summary};
 use super::{plots, svg, units};
 use crate::record::{Folder, Run, Workload};
-use crate::stats::{Metric, Verdict};
+use crate::stats::{MIN_BLOCKS, Metric, Verdict};
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
@@ -112,7 +112,7 @@ fn render(summary: &Summary, run: &Run, trade_off: Option<String>, sections: &[S
 fn overall(summary: &Summary) -> Vec<Line> {
     let comparable = summary.comparable_rows();
     let lines = summary.allocators.iter().map(|allocator| {
-        let figure = |metric| allocator.comparison(metric).map_or_else(Figure::default, |found| ratio(&found));
+        let figure = |metric| allocator.comparison(metric).map_or_else(Figure::default, |found| ratio(&found, summary.blocks));
         let mut notes = Vec::new();
         if summary.allocators.iter().position(|other| other.name == allocator.name) == summary.baseline() {
             notes.push("baseline".to_owned());
@@ -142,7 +142,7 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
                 Cell::Measured(figures) => {
                     let found = figures.comparison(metric);
                     let absolute = units::figure(metric, figures.absolute(metric).value);
-                    Figure { absolute, ..found.map_or_else(Figure::default, |found| ratio(&found)) }
+                    Figure { absolute, ..found.map_or_else(Figure::default, |found| ratio(&found, summary.blocks)) }
                 }
                 _ => Figure::default(),
             };
@@ -165,12 +165,12 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
     lines
 }
 
-fn ratio(found: &Comparison) -> Figure {
+fn ratio(found: &Comparison, blocks: usize) -> Figure {
     Figure {
         absolute: String::new(),
         ratio: units::multiple(found.ratio.value),
         interval: format!("{:.2}–{:.2}", found.ratio.low, found.ratio.high),
-        verdict: word(found.verdict),
+        verdict: if blocks < MIN_BLOCKS { "" } else { word(found.verdict) },
     }
 }
 

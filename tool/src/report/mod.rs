@@ -11,7 +11,6 @@ mod plots;
 mod summary;
 mod svg;
 mod table;
-
 mod units;
 mod verdict;
 

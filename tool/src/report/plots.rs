@@ -21,11 +21,11 @@ use crate::stats::{Estimate, Metric};
 /// Sizes in pixels, chosen so that text can still be read when a phone scales the picture down.
 const CURVES: (u32, u32) = (560, 360);
 const TRADE_OFF: (u32, u32) = (720, 460);
-const FONT: u32 = 14;
+const FONT: u32 = 17;
 /// Room for the labels at the ends of the curves.
-const LABELS: u32 = 132;
+const LABELS: u32 = 140;
 /// How far above its point a name stands, so that no error bar crosses it.
-const ABOVE: i32 = 11;
+const ABOVE: i32 = 12;
 /// Highest over lowest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 12.0;
 
@@ -62,7 +62,7 @@ pub fn against_threads(summary: &Summary, workload: &str, rows: &[&Row], metric:
             Axis::linear(highest * 1.06, base)
         };
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(LABELS).x_label_area_size(44).y_label_area_size(76);
+        builder.margin(8).margin_right(LABELS).x_label_area_size(50).y_label_area_size(84);
         let chart = builder.build_cartesian_2d(Axis::positions(threads.len()), y).map_err(failed)?;
         draw_curves(&area, chart, &series, &threads, metric)?;
         area.present().map_err(failed)?;
@@ -131,7 +131,7 @@ fn draw_curves(
         }
     }
     let column = (CURVES.0 - LABELS) as i32 + 2;
-    for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 52) {
+    for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 60) {
         let leader = vec![(label.at.0 + 4, label.at.1), (column - 2, y)];
         area.draw(&PathElement::new(leader, stand_in(label.look.colour).mix(0.35))).map_err(failed)?;
         area.draw(&Text::new(label.text, (column, y), name_style(label.look, HPos::Left))).map_err(failed)?;
@@ -164,7 +164,7 @@ pub fn trade_off(summary: &Summary) -> Result<Option<String>> {
     {
         let area = SVGBackend::with_string(&mut drawing, TRADE_OFF).into_drawing_area();
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(24).x_label_area_size(48).y_label_area_size(72);
+        builder.margin(8).margin_right(24).x_label_area_size(54).y_label_area_size(78);
         // Ratios: half and double lie equally far from equality.
         let axis = |range: &Range<f64>| Axis::logarithmic(range.start, range.end, 1000.0);
         let chart = builder.build_cartesian_2d(axis(&x), axis(&y)).map_err(failed)?;

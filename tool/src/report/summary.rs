@@ -369,3 +369,112 @@ impl Gaps {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::text_table;
+    use crate::run::testing::{Asked, conclude};
+
+    /// Two allocators beside glibc on larson × 1 and 2 threads: `double` is twice as fast and needs
+    /// half of the memory in every block.
+    fn summary(
+        blocks: usize,
+        interrupt_after: usize,
+        mut reason: impl FnMut(&Asked<'_>) -> Option<&'static str>,
+    ) -> Summary {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("double"), Allocator::fake("same")];
+        let mut run = 0_u64;
+        let (plan, conclusion) = conclude(&allocators, blocks, interrupt_after, |asked, measurement| {
+            // A machine that gets slower all the time: only ratios within a block are stable.
+            run += 1;
+            measurement.wall_ns += run * 1000;
+            if asked.allocator == "double" {
+                measurement.wall_ns /= 2;
+                measurement.peak_rss_bytes /= 2;
+            }
+            reason(asked).map(|reason| format!(r#"{{"outcome":"failed","reason":"{reason}"}}"#))
+        });
+        Summary::new(&conclusion, &plan, &allocators, 1)
+    }
+
+    fn figures(summary: &Summary, row: usize, column: usize) -> &Figures {
+        match &summary.rows[row].cells[column] {
+            Cell::Measured(figures) => figures,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_plain_difference_is_found_in_rows_and_means() {
+        let summary = summary(10, usize::MAX, |_| None);
+        assert_eq!((summary.blocks, summary.interrupted, summary.gaps.len()), (10, false, 0));
+        let double = figures(&summary, 1, 1);
+        let throughput = double.throughput.expect("a comparison");
+        assert!((throughput.ratio.value - 2.0).abs() < 0.01, "{throughput:?}");
+        assert_eq!(throughput.verdict, Verdict::Faster);
+        assert_eq!(double.peak_rss.expect("a comparison").verdict, Verdict::Smaller);
+        assert_eq!(double.peak_rss_bytes.value.round(), 524_288.0);
+        assert_eq!(figures(&summary, 1, 2).throughput.expect("a comparison").verdict, Verdict::Equivalent);
+        assert!(figures(&summary, 0, 0).throughput.is_none(), "the baseline is not compared with itself");
+        let overall = &summary.allocators[1];
+        assert_eq!((overall.rows, overall.failed), (2, 0));
+        assert!((overall.throughput.expect("a mean").ratio.value - 2.0).abs() < 0.01);
+        assert!(summary.verdict.starts_with("The fastest here, double, reaches 2.00×"), "{}", summary.verdict);
+    }
+
+    #[test]
+    fn a_row_that_fails_once_has_no_number_and_counts_in_no_mean() {
+        let mut seen = 0;
+        let summary = summary(10, usize::MAX, |asked| {
+            let row = asked.allocator == "double" && asked.threads == 2 && !asked.canary;
+            seen += u32::from(row);
+            (row && seen == 4).then_some("blocks overlap")
+        });
+        assert!(matches!(summary.rows[1].cells[1], Cell::Failed));
+        let overall = &summary.allocators[1];
+        assert_eq!((overall.rows, overall.failed), (1, 1));
+        let gap = Gap {
+            allocators: vec!["double".into()],
+            workload: "larson".into(),
+            threads: vec![2],
+            failed: true,
+            reason: "blocks overlap".into(),
+        };
+        assert_eq!(summary.gaps, [gap]);
+        assert!(summary.verdict.contains("Not ranked, for want of rows: double."), "{}", summary.verdict);
+        let text = text_table(&summary, None);
+        assert!(text.contains("double: larson on 2 threads failed: blocks overlap"), "{text}");
+        assert!(text.contains("(1/2)"), "{text}");
+    }
+
+    #[test]
+    fn without_a_baseline_there_are_figures_but_no_ratios() {
+        let summary = summary(3, usize::MAX, |asked| (asked.allocator == "glibc").then_some("broken"));
+        assert!(figures(&summary, 0, 1).throughput.is_none());
+        assert_eq!(summary.allocators[1].rows, 0);
+        assert!(summary.verdict.starts_with("There is nothing to compare"), "{}", summary.verdict);
+        assert_eq!(summary.gaps[0].threads, [1, 2], "both rows in one line");
+    }
+
+    #[test]
+    fn an_incomplete_block_counts_only_where_there_is_no_complete_one() {
+        let canaries = 3;
+        let one_and_a_half = summary(10, canaries + 6 + 3, |_| None);
+        assert_eq!((one_and_a_half.blocks, one_and_a_half.interrupted), (1, true));
+        assert_eq!(figures(&one_and_a_half, 0, 0).operations_per_second.low, figures(&one_and_a_half, 0, 0).operations_per_second.high);
+        let nearly_one = summary(10, canaries + 5, |_| None);
+        let cells = nearly_one.rows.iter().flat_map(|row| &row.cells);
+        let missing = cells.filter(|cell| matches!(cell, Cell::Missing)).count();
+        assert_eq!((nearly_one.blocks, missing), (0, 1));
+        assert!(nearly_one.verdict.contains("Provisional: 0 blocks"), "{}", nearly_one.verdict);
+    }
+
+    #[test]
+    fn what_fails_everywhere_for_one_reason_is_told_once() {
+        let summary = summary(3, usize::MAX, |asked| (asked.threads == 2).then_some("no room"));
+        assert_eq!(summary.gaps.len(), 1);
+        assert_eq!(summary.gaps[0].allocators, ["glibc", "double", "same"]);
+        assert!(text_table(&summary, Some(80)).contains("every allocator: larson on 1, 2 threads failed: no room"));
+    }
+}

@@ -131,10 +131,10 @@ fn marked(found: &Comparison, blocks: usize) -> String {
         return text;
     }
     match found.verdict {
-        Verdict::Faster | Verdict::Smaller => paint(&format!("{text}  "), AnsiColor::Green.on_default()),
-        Verdict::Slower | Verdict::Larger => paint(&format!("{text}  "), AnsiColor::Yellow.on_default()),
-        Verdict::Equivalent => format!("{text} ="),
-        Verdict::CannotTell => format!("{text} ?"),
+        Verdict::Faster | Verdict::Smaller => paint(&text, AnsiColor::Green.on_default()),
+        Verdict::Slower | Verdict::Larger => paint(&text, AnsiColor::Yellow.on_default()),
+        Verdict::Equivalent => format!("= {text}"),
+        Verdict::CannotTell => format!("? {text}"),
     }
 }
 

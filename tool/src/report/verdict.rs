@@ -8,21 +8,23 @@ use crate::stats::{MIN_BLOCKS, Verdict};
 /// What the run says about the project's own allocator, the best one, and how far to trust it.
 pub fn sentence(summary: &Summary) -> String {
     let mut sentences = Vec::new();
-    let named = |name: &str| summary.allocators.iter().find(|allocator| allocator.name == name);
-    let best = fastest(summary);
-    if let Some(ours) = named(OURS) {
+    let ours = summary.allocators.iter().find(|allocator| allocator.name == OURS);
+    let others = if ours.is_some() { " of the others" } else { " here" };
+    if let Some(ours) = ours {
         sentences.push(standing("Ample", ours, summary.blocks));
-        match best {
-            Some(best) if best.name == OURS => sentences.push("No other allocator here is faster.".into()),
-            Some(best) => sentences.push(standing(&format!("The fastest here, {},", best.name), best, summary.blocks)),
-            None => {}
-        }
-    } else if let Some(best) = best {
-        sentences.push(standing(&format!("The fastest here, {},", best.name), best, summary.blocks));
     }
-    if sentences.is_empty() {
-        sentences.push("There is nothing to compare: no allocator beside glibc has a complete row.".into());
-        return sentences.concat();
+    if summary.allocators.iter().all(|allocator| allocator.throughput.is_none()) {
+        sentences.push("There is nothing to compare: no row has numbers of both glibc and another allocator.".into());
+        return sentences.join(" ");
+    }
+    match fastest(summary) {
+        Some(best) if best.name == BASELINE => {
+            sentences.push(format!("The fastest{others} is glibc itself, the baseline."));
+        }
+        Some(best) => {
+            sentences.push(standing(&format!("The fastest{others}, {},", best.name), best, summary.blocks));
+        }
+        None => {}
     }
     let left_out: Vec<&str> = summary
         .allocators
@@ -44,11 +46,13 @@ pub fn sentence(summary: &Summary) -> String {
     sentences.join(" ")
 }
 
-/// The allocator with the highest mean, glibc's 1 included, among those with all rows of glibc.
+/// The allocator beside our own with the highest mean, glibc's 1 included, among those that have all
+/// rows of glibc.
 fn fastest(summary: &Summary) -> Option<&Overall> {
     let ratio = |allocator: &&Overall| allocator.throughput.map_or(1.0, |comparison| comparison.ratio.value);
-    let candidates = summary.allocators.iter().filter(|allocator| is_complete(allocator, summary));
-    candidates.max_by(|a, b| ratio(a).total_cmp(&ratio(b))).filter(|_| summary.allocators.len() > 1)
+    let others = summary.allocators.iter().filter(|allocator| allocator.name != OURS);
+    let ranked = others.filter(|allocator| is_complete(allocator, summary));
+    ranked.max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
 }
 
 fn is_complete(allocator: &Overall, summary: &Summary) -> bool {
@@ -58,11 +62,7 @@ fn is_complete(allocator: &Overall, summary: &Summary) -> bool {
 
 fn standing(subject: &str, allocator: &Overall, blocks: usize) -> String {
     let (Some(throughput), Some(peak_rss)) = (allocator.throughput, allocator.peak_rss) else {
-        return if allocator.name == BASELINE {
-            format!("{subject} is the baseline itself.")
-        } else {
-            format!("{subject} has no complete row beside glibc's ({} failed).", allocator.failed)
-        };
+        return format!("{subject} has no row to compare with glibc's: {} failed.", allocator.failed);
     };
     let missing = match (allocator.failed, allocator.not_measurable) {
         (0, _) => String::new(),
@@ -89,5 +89,46 @@ fn remark(verdict: Verdict, blocks: usize) -> &'static str {
         Verdict::Equivalent => " (equivalent)",
         Verdict::CannotTell if blocks >= MIN_BLOCKS => " (which may be no difference)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::testing::conclude;
+
+    fn verdict(names: &[&str], blocks: usize, fastest: &str) -> String {
+        let allocators: Vec<Allocator> = names.iter().map(|name| Allocator::fake(name)).collect();
+        let (plan, conclusion) = conclude(&allocators, blocks, usize::MAX, |asked, measurement| {
+            if asked.allocator == fastest {
+                measurement.wall_ns /= 2;
+            }
+            None
+        });
+        Summary::new(&conclusion, &plan, &allocators, 1).verdict
+    }
+
+    #[test]
+    fn ample_comes_first_whoever_wins() {
+        let wins = verdict(&["ample", "x", "glibc"], 10, "ample");
+        assert_eq!(
+            wins,
+            "Ample reaches 2.00× [2.00–2.00] glibc's throughput at 1.00× [1.00–1.00] its peak memory \
+             (equivalent) (geometric means over 2 rows). The fastest of the others is glibc itself, the \
+             baseline."
+        );
+        let loses = verdict(&["ample", "glibc", "x"], 10, "x");
+        assert!(loses.starts_with("Ample reaches 1.00× [1.00–1.00] glibc's throughput (equivalent)"), "{loses}");
+        assert!(loses.contains("The fastest of the others, x, reaches 2.00×"), "{loses}");
+        let behind = verdict(&["ample", "glibc"], 10, "glibc");
+        assert!(behind.contains("Ample reaches 0.50×"), "{behind}");
+        assert!(behind.ends_with("The fastest of the others is glibc itself, the baseline."), "{behind}");
+    }
+
+    #[test]
+    fn few_blocks_are_said_to_be_few() {
+        assert!(verdict(&["glibc", "x"], 3, "x").ends_with("Provisional: 3 blocks; verdicts need 10."));
+        assert!(verdict(&["glibc"], 3, "x").starts_with("There is nothing to compare"));
     }
 }

@@ -35,7 +35,7 @@ pub const PRESETS: &[Preset] = &[
         workload: "malloc-test",
         shape: &[],
         work: &[("iterations", 5_000_000.0)],
-        quick: &[("iterations", 1_500_000.0)],
+        quick: &[("iterations", 3_000_000.0)],
     },
     Preset {
         label: "heap-leak",

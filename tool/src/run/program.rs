@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use ample_protocol::Description;
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::plan::Entry;
+use crate::error::UsageError;
+
 /// `ample-workload`, and what it can run.
 #[derive(Debug)]
 pub struct Program {
@@ -36,6 +39,24 @@ impl Program {
             bail!("{} offers no workload", path.display());
         }
         Ok(Self { path, descriptions })
+    }
+
+    /// Lets the program check the user's own parameters of a workload, in a run at test size.
+    ///
+    /// Fails with a usage error for a value that it refuses.
+    pub fn check(&self, entry: &Entry) -> Result<()> {
+        const REFUSED: i32 = 2;
+        let mut command = Command::new(&self.path);
+        command.args(["run", &entry.description.name, "--test"]).stdin(Stdio::null());
+        for (key, value) in &entry.fixed {
+            command.arg("--set").arg(format!("{key}={value}"));
+        }
+        let output = command.output().with_context(|| format!("cannot run {}", self.path.display()))?;
+        if output.status.code() == Some(REFUSED) {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!(UsageError(text.lines().next().unwrap_or_default().to_owned()));
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use ample_protocol::{Description, Measurement, Outcome, Parameter, ServedBy};
 
 use super::executor::{End, Ended, Executor, Invocation};
+use super::presets::Size;
+use super::{Campaign, Conclusion, Plan, Progress, Request, Stopping};
 use crate::allocators::Allocator;
 
 /// A process that ended so, with this output.
@@ -129,4 +131,34 @@ impl Executor for MockExecutor<'_> {
     fn is_interrupted(&self) -> bool {
         self.requests >= self.interrupt_after
     }
+}
+
+/// Runs larson on one and two threads under these allocators, so many blocks, until the user
+/// interrupts after so many processes. `deviate` changes a result, or replaces the whole output.
+pub fn conclude(
+    allocators: &[Allocator],
+    blocks: usize,
+    interrupt_after: usize,
+    mut deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
+) -> (Plan, Conclusion) {
+    let workloads = ["larson".to_owned()];
+    let request =
+        Request { workloads: &workloads, threads: Some(&[1, 2]), settings: &[], size: Size::Quick, cpus: 2 };
+    let plan = Plan::new(&request, &descriptions(), 1).expect("a plan");
+    let stopping = Stopping::Blocks(blocks);
+    let mut executor = MockExecutor::new(allocators, |asked, measurement| {
+        deviate(asked, measurement).map(|output| ended(End::Exited(1), &output))
+    });
+    executor.interrupt_after = interrupt_after;
+    let conclusion = Campaign {
+        plan: &plan,
+        allocators,
+        program: "/fake/program".as_ref(),
+        stopping,
+        timeout: Duration::from_secs(1),
+        progress: &Progress::start(stopping),
+    }
+    .run(Vec::new(), &mut executor, &mut |_| Ok(()))
+    .expect("concluded");
+    (plan, conclusion)
 }

@@ -8,7 +8,7 @@ use crate::os;
 use crate::size_class::LINE;
 
 /// Operations of a random program.
-const STEPS: usize = if cfg!(miri) { 300 } else { 40_000 };
+const STEPS: usize = if cfg!(miri) { 300 } else { 10_000 };
 
 fn allocator() -> &'static Allocator {
     // Leaked, as the process's own allocator lives for ever.

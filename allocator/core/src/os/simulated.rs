@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Bytes of the simulated machine.
-const MEMORY: usize = if cfg!(miri) { 96 << 20 } else { 1 << 30 };
+/// Bytes of the simulated machine, shared by all tests of a process; touched only where they are used.
+const MEMORY: usize = if cfg!(miri) { 256 << 20 } else { 8 << 30 };
 
 /// Alignment of the simulated machine's memory: that of a chunk.
 const ALIGN: usize = 2 << 20;
@@ -22,11 +22,12 @@ struct Machine {
 }
 
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
-    let layout = std::alloc::Layout::from_size_align(MEMORY, ALIGN).expect("a valid layout");
+    // Aligned by hand: a request for alignment would be zeroed by hand, all of it.
+    let layout = std::alloc::Layout::from_size_align(MEMORY + ALIGN, 16).expect("a valid layout");
     // SAFETY: the layout is not empty.
     let start = unsafe { std::alloc::alloc_zeroed(layout) };
     assert!(!start.is_null(), "no memory for the simulated machine");
-    Machine { start: start.expose_provenance(), used: AtomicUsize::new(0) }
+    Machine { start: start.expose_provenance().next_multiple_of(ALIGN), used: AtomicUsize::new(0) }
 });
 
 thread_local! {

@@ -1,0 +1,162 @@
+//! Every interleaving of the protocols that cross threads, as far as `loom` can enumerate them. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p ample-core --test loom`.
+//!
+//! The lock and the inbox are all there is: magazines, spans and the page heap are reached by one thread at a
+//! time, which holds the lock, owns the heap, or took the magazine out of an inbox.
+#![cfg(loom)]
+
+#[path = "../src/inbox.rs"]
+mod inbox;
+#[path = "../src/sync.rs"]
+mod sync;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use inbox::{Inbox, Linked};
+use sync::RawLock;
+
+/// A counter behind the lock under test.
+struct Guarded {
+    lock: RawLock,
+    count: UnsafeCell<usize>,
+}
+
+// SAFETY: reached by the holder of the lock only; `loom` checks that.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    fn add(&self) {
+        self.lock.acquire();
+        // SAFETY: the lock is held.
+        self.count.with_mut(|count| unsafe { *count += 1 });
+        self.lock.release();
+    }
+}
+
+#[test]
+fn the_lock_lets_one_thread_in_and_forgets_nobody() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let guarded = Arc::new(Guarded { lock: RawLock::new(), count: UnsafeCell::new(0) });
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let guarded = guarded.clone();
+                thread::spawn(move || guarded.add())
+            })
+            .collect();
+        guarded.add();
+        // A sleeper whom nobody wakes would be a deadlock, which the model reports.
+        for other in others {
+            other.join().expect("no panic");
+        }
+        guarded.lock.acquire();
+        // SAFETY: the lock is held.
+        assert_eq!(guarded.count.with(|count| unsafe { *count }), 3);
+        guarded.lock.release();
+    });
+}
+
+/// What stands for a magazine: a link, and content that must be seen by whoever takes it.
+struct Record {
+    next: UnsafeCell<*mut Record>,
+    content: UnsafeCell<usize>,
+}
+
+impl Linked for Record {
+    fn set_next(&self, next: *mut Self) {
+        // SAFETY: the caller owns the record; `loom` checks that.
+        self.next.with_mut(|place| unsafe { *place = next });
+    }
+}
+
+fn record(content: usize) -> *mut Record {
+    Box::into_raw(Box::new(Record {
+        next: UnsafeCell::new(std::ptr::null_mut()),
+        content: UnsafeCell::new(content),
+    }))
+}
+
+/// Takes linked records apart; their contents.
+fn contents(mut first: *mut Record) -> Vec<usize> {
+    let mut found = Vec::new();
+    while !first.is_null() {
+        // SAFETY: the records were taken out by the caller.
+        let record = unsafe { Box::from_raw(first) };
+        // SAFETY: as above.
+        found.push(record.content.with(|content| unsafe { *content }));
+        // SAFETY: as above.
+        first = record.next.with(|next| unsafe { *next });
+    }
+    found
+}
+
+/// Puts a record in, or takes it apart where it is refused; what it held, if it was refused.
+fn put(inbox: &Inbox<Record>, content: usize) -> Vec<usize> {
+    let record = record(content);
+    // SAFETY: the record is valid and this function's.
+    if unsafe { inbox.put(record, 8) } {
+        return Vec::new();
+    }
+    // SAFETY: refused, so it is still this function's; its link means nothing.
+    let record = unsafe { Box::from_raw(record) };
+    // SAFETY: as above.
+    vec![record.content.with(|content| unsafe { *content })]
+}
+
+#[test]
+fn what_is_put_in_comes_out_once_and_whole() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::<Record>::new());
+        let senders: Vec<_> = (1..3)
+            .map(|content| {
+                let inbox = inbox.clone();
+                thread::spawn(move || assert!(put(&inbox, content).is_empty(), "an open inbox with room takes all"))
+            })
+            .collect();
+        let mut found = contents(inbox.take_all());
+        for sender in senders {
+            sender.join().expect("no panic");
+        }
+        found.extend(contents(inbox.take_all()));
+        found.sort_unstable();
+        assert_eq!(found, [1, 2]);
+    });
+}
+
+#[test]
+fn nothing_is_left_in_a_closed_inbox() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::<Record>::new());
+        let senders: Vec<_> = (1..3)
+            .map(|content| {
+                let inbox = inbox.clone();
+                thread::spawn(move || put(&inbox, content))
+            })
+            .collect();
+        let mut found = contents(inbox.close());
+        for sender in senders {
+            found.extend(sender.join().expect("no panic"));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [1, 2], "a record is in the closed batch, or refused and still its sender's");
+        inbox.open();
+        assert!(put(&inbox, 3).is_empty());
+        assert_eq!(contents(inbox.take_all()), [3]);
+    });
+}
+
+#[test]
+fn an_inbox_keeps_its_bound() {
+    loom::model(|| {
+        let inbox = Inbox::<Record>::new();
+        let mut refused = 0;
+        for content in 0..10 {
+            refused += put(&inbox, content).len();
+        }
+        assert_eq!(refused, 2);
+        assert_eq!(contents(inbox.take_all()).len(), 8);
+    });
+}

@@ -1,0 +1,66 @@
+//! What the tests of the finished tool share.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The program with the workloads, built on first use into the folder that the tool is in.
+pub fn workloads() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let tool = Path::new(env!("CARGO_BIN_EXE_ample"));
+        let profile = tool.parent().expect("a folder");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "ample-workloads", "--target-dir"]);
+        build.arg(profile.parent().expect("a target folder"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().expect("cargo runs").success(), "ample-workload does not build");
+        profile.join("ample-workload")
+    })
+}
+
+/// The tool in a folder of its own, with the workloads.
+pub fn tool(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ample"));
+    command.current_dir(folder).env("AMPLE_WORKLOAD", workloads()).env("NO_COLOR", "1");
+    command
+}
+
+/// A shared library made from C, with further arguments for the compiler.
+pub fn library(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    let code = folder.join(format!("{name}.c"));
+    fs::write(&code, source).expect("written");
+    let library = folder.join(format!("lib{name}.so"));
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&code)
+        .args(arguments)
+        .status()
+        .expect("a C compiler");
+    assert!(compiled.success());
+    library
+}
+
+/// Standard output and error as text.
+pub fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The lines of `samples.jsonl` in an output folder.
+pub fn samples(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("samples.jsonl")).expect("samples");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// A JSON file.
+pub fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}

@@ -1,0 +1,103 @@
+//! Bad input: one clear line that says what to do, the right exit code, nothing measured.
+
+
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{library, texts, tool};
+
+/// Runs `ample bench` with these arguments: the exit code and the only line on standard error.
+fn refused(folder: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = tool(folder).arg("bench").args(arguments).output().expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(stdout, "");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    (output.status.code().expect("a code"), stderr)
+}
+
+#[test]
+fn what_does_not_exist_is_a_usage_error_with_a_suggestion() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, line) = refused(folder.path(), &["larsn"]);
+    assert_eq!(code, 2);
+    assert!(line.contains("unknown workload 'larsn'; did you mean 'larson'? valid: malloc-test"), "{line}");
+    let (code, line) = refused(folder.path(), &["--allocators", "jemaloc"]);
+    assert_eq!(code, 2);
+    assert!(line.contains("unknown allocator 'jemaloc'; did you mean 'jemalloc'?"), "{line}");
+    let (code, line) = refused(folder.path(), &["--set", "larson.x=1"]);
+    assert_eq!(code, 2);
+    assert!(line.contains("unknown parameter of larson 'x'"), "{line}");
+    let (code, line) = refused(folder.path(), &["larson", "--set", "larson.rounds=0.5"]);
+    assert_eq!(code, 2);
+    assert!(line.contains("rounds of larson is a whole number"), "{line}");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "no output folder is left behind");
+}
+
+#[test]
+fn malformed_options_are_usage_errors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for arguments in [["--threads", "0"], ["--runs", "none"], ["--timeout", "-1"]] {
+        let output = tool(folder.path()).arg("bench").args(arguments).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_known_allocator_that_is_missing_says_how_to_get_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = tool(folder.path())
+        .args(["bench", "--allocators", "snmalloc"])
+        .env("AMPLE_PEERS_DIR", folder.path())
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    let (_, stderr) = texts(&output);
+    assert_eq!(stderr, "ample: snmalloc is not available: not built yet; run: cargo ample peers snmalloc\n");
+}
+
+#[test]
+fn a_library_that_does_not_load_ends_the_run_before_it_begins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, line) = refused(folder.path(), &["-a", "/nonexistent/libx.so"]);
+    assert_eq!(code, 1);
+    assert!(line.contains("cannot read /nonexistent/libx.so"), "{line}");
+
+    fs::write(folder.path().join("text.so"), "not a library").expect("written");
+    let (code, line) = refused(folder.path(), &["-a", "./text.so"]);
+    assert_eq!(code, 1);
+    assert!(line.contains("text.so is not a shared library"), "{line}");
+
+    // A program is an ELF file, but cannot be preloaded.
+    let (code, line) = refused(folder.path(), &["-a", "program=/bin/true"]);
+    assert_eq!(code, 1);
+    assert!(line.contains("the library does not load: object '"), "{line}");
+
+    library(folder.path(), "missing", "int missing(void) { return 1; }", &[]);
+    let needs = "int missing(void); __attribute__((constructor)) void start(void) { missing(); }";
+    let at = folder.path().display().to_string();
+    library(folder.path(), "needs", needs, &["-L", &at, "-lmissing"]);
+    fs::remove_file(folder.path().join("libmissing.so")).expect("removed");
+    let (code, line) = refused(folder.path(), &["-a", "./libneeds.so"]);
+    assert_eq!(code, 1);
+    assert!(line.contains("the library does not load: libmissing.so: cannot open"), "{line}");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_is_told_before_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "").expect("written");
+    let (code, line) = refused(folder.path(), &["--out", "file"]);
+    assert_eq!(code, 1);
+    assert!(line.contains("cannot write to the output folder file; choose another with --out"), "{line}");
+}
+
+#[test]
+fn without_the_workloads_the_tool_says_what_builds_them() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ample"));
+    let output = command.arg("bench").env("AMPLE_WORKLOAD", "/nonexistent").output().expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    let (_, stderr) = texts(&output);
+    assert!(stderr.contains("/nonexistent does not exist; `cargo ample workloads` builds it"), "{stderr}");
+}

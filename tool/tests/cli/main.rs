@@ -1,0 +1,5 @@
+//! The finished tool with real processes.
+
+mod bench;
+mod common;
+mod errors;
