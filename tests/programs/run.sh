@@ -163,19 +163,23 @@ run_program() {
     fi
     if ! run_arm "run_$name" "$with" "LD_PRELOAD=$library" LD_DEBUG=bindings,libs \
         "LD_DEBUG_OUTPUT=$with/record/process"; then
-        echo "$(last_words "$with")"
+        last_words "$with"
         return 1
     fi
     if ! cmp -s "$without/output" "$with/output"; then
-        echo "behaves differently: $(diff "$without/output" "$with/output" | head -n 4 | tr '\n' ' ')"
+        echo "behaves differently: $(diff "$without/output" "$with/output" | sed -n '2,5p' | on_one_line)"
         return 1
     fi
     audit "$with"/record/process.* | judge_audit "$2" "$3"
 }
 
-# The end of what an arm printed, on one line.
+# The end of what an arm printed.
 last_words() {
-    cat "$1/output" "$1/errors" | tail -n 3 | cut -c 1-300 | tr '\n' ' '
+    cat "$1/output" "$1/errors" | tail -n 3 | on_one_line
+}
+
+on_one_line() {
+    cut -c 1-200 | tr '\n' ' '
 }
 
 passed=0 failed=0 missing=0

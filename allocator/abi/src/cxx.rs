@@ -33,7 +33,8 @@ extern "C" fn get_new_handler() -> *mut c_void {
 extern "C" fn throw_bad_alloc() -> *mut c_void {
     let function = runtime(libc::RTLD_DEFAULT, c"_ZSt17__throw_bad_allocv");
     if function.is_null() {
-        const MESSAGE: &[u8] = b"ample: operator new: no memory, and no C++ runtime to throw std::bad_alloc\n";
+        const MESSAGE: &[u8] =
+            b"ample: operator new: no memory, and no C++ runtime to throw std::bad_alloc\n";
         // SAFETY: the text is readable; the process ends whether or not it could be written.
         unsafe {
             libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());

@@ -136,10 +136,7 @@ impl Allocator {
     fn make_room(&self, heap: &Heap, class: Class) -> bool {
         let bin = &heap.bins[class];
         let Some(full) = heap.loaded(class) else {
-            return self
-                .take_spare(heap, class)
-                .inspect(|&magazine| heap.load(class, magazine, 0))
-                .is_some();
+            return self.take_spare(heap, class).inspect(|&magazine| heap.load(class, magazine, 0)).is_some();
         };
         // SAFETY: a heap's magazines are live.
         match unsafe { bin.previous.get().as_ref() } {

@@ -45,7 +45,9 @@ impl Allocator {
         // SAFETY: descriptors' memory is never unmapped.
         let span: &'static Span = unsafe { span.as_ref() };
         if span.usage.get() != Use::Large || span.start.get() != block.addr() {
-            os::die("ample: free or realloc of a pointer that malloc did not return, or that is free already\n");
+            os::die(
+                "ample: free or realloc of a pointer that malloc did not return, or that is free already\n",
+            );
         }
         Ok(span)
     }

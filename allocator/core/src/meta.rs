@@ -71,9 +71,11 @@ impl<T> Spares<T> {
     /// # Safety
     /// Nobody uses the record any more, and its memory came from [`Meta`].
     pub(crate) unsafe fn put(&mut self, record: NonNull<T>) {
+        // The caller's pointer may come from a shared reference; the memory is the list's now, to write as well.
+        let record = ptr::with_exposed_provenance_mut::<T>(record.as_ptr().addr());
         // SAFETY: the record's memory is unused, aligned to a line and longer than a word.
         unsafe { record.cast::<*mut T>().write(self.first) };
-        self.first = record.as_ptr();
+        self.first = record;
     }
 
     /// Memory for a record; its content is arbitrary.

@@ -143,7 +143,7 @@ impl PageHeap {
         if wanted > os::window().len() / UNIT {
             return None;
         }
-        let span = match self.dirty.find(wanted).or_else(|| self.clean.find(wanted)) {
+        let span = match self.find(ground, units, wanted, align) {
             Some(span) => span,
             None => self.grow(ground, wanted)?,
         };
@@ -167,6 +167,24 @@ impl PageHeap {
             self.link(ground, rest);
         }
         Some(span)
+    }
+
+    /// A free run that holds `units` at a multiple of `align`; `wanted` units hold that wherever they begin.
+    fn find(&mut self, ground: Ground, units: usize, wanted: usize, align: usize) -> Option<&'static Span> {
+        let aligned = |bins: &Bins| {
+            let run = bins.find(units)?;
+            (wanted > units && run.start.get().is_multiple_of(align)).then_some(run)
+        };
+        let found = aligned(&self.dirty)
+            .or_else(|| self.dirty.find(wanted))
+            .or_else(|| aligned(&self.clean))
+            .or_else(|| self.clean.find(wanted));
+        if found.is_some() || wanted < CHUNK / UNIT || self.free_units < wanted {
+            return found;
+        }
+        // Clean runs and dirty ones do not merge. Before the heap grows by much, all become clean.
+        while self.purge_oldest(ground) > 0 {}
+        self.clean.find(wanted)
     }
 
     /// Takes a run back, all of it dirty.
@@ -394,109 +412,4 @@ fn ptr(span: &Span) -> *mut Span {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct World {
-        units: Units,
-        meta: Lock<Meta>,
-        heap: PageHeap,
-    }
-
-    impl World {
-        fn new() -> Box<Self> {
-            Box::new(Self { units: Units::new(), meta: Lock::new(Meta::new()), heap: PageHeap::new() })
-        }
-
-        fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
-            self.heap.allocate(Ground { units: &self.units, meta: &self.meta }, units, align, Use::Large)
-        }
-
-        fn free(&mut self, span: &'static Span) {
-            self.heap.free(Ground { units: &self.units, meta: &self.meta }, span);
-        }
-    }
-
-    #[test]
-    fn bins_grow_with_the_length() {
-        let mut last = 0;
-        for units in 1..100_000 {
-            let bin = bin_of(units);
-            assert!(bin == last || bin == last + 1);
-            last = bin;
-        }
-        assert!(bin_of((1 << 48) / UNIT) < BINS);
-    }
-
-    #[test]
-    fn runs_do_not_overlap_and_merge_again() {
-        let mut world = World::new();
-        let runs: Vec<_> = (1..20).map(|units| world.allocate(units, UNIT).expect("memory")).collect();
-        for (index, run) in runs.iter().enumerate() {
-            assert_eq!(run.units.get(), index + 1);
-            for other in &runs[..index] {
-                assert!(run.start.get() >= other.end() || other.start.get() >= run.end());
-            }
-        }
-        for run in runs {
-            world.free(run);
-        }
-        assert_eq!(world.heap.used_bytes(), 0);
-        let all = world.allocate(19 * 20 / 2, UNIT).expect("memory");
-        assert!(all.dirty.get(), "the merged dirty run is long enough and comes first");
-        world.free(all);
-    }
-
-    #[test]
-    fn alignments_are_kept_and_nothing_is_lost() {
-        let mut world = World::new();
-        for shift in 14..24 {
-            let run = world.allocate(3, 1 << shift).expect("memory");
-            assert_eq!(run.start.get() % (1 << shift), 0);
-            world.free(run);
-        }
-        assert_eq!(world.heap.used_bytes(), 0);
-    }
-
-    #[test]
-    fn a_run_extends_into_its_neighbour_and_shrinks_again() {
-        let mut world = World::new();
-        let (first, second) = (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
-        assert_eq!(first.end(), second.start.get());
-        let ground = Ground { units: &world.units, meta: &world.meta };
-        assert!(!world.heap.extend(ground, first, 6));
-        world.heap.free(ground, second);
-        assert!(world.heap.extend(ground, first, 6));
-        assert_eq!(first.units.get(), 6);
-        world.heap.shrink(ground, first, 2);
-        assert_eq!(world.heap.used_bytes(), 2 * UNIT);
-    }
-
-    #[test]
-    fn too_much_dirt_goes_back_to_the_system() {
-        let mut world = World::new();
-        for _ in 0..4 {
-            let runs: Vec<_> = (0..4).map(|_| world.allocate(1500, UNIT).expect("memory")).collect();
-            for run in runs {
-                world.free(run);
-            }
-        }
-        assert!(world.heap.dirty_bytes() <= DIRTY_MIN * UNIT);
-    }
-
-    #[test]
-    fn whatever_the_system_refuses_the_heap_stays_whole() {
-        for refusals in 0..12 {
-            let mut world = World::new();
-            os::fail_from(Some(refusals));
-            let early = world.allocate(3, 1 << 16);
-            os::fail_from(None);
-            let late = world.allocate(3, 1 << 16).expect("memory is there again");
-            world.free(late);
-            if let Some(early) = early {
-                world.free(early);
-            }
-            assert_eq!(world.heap.used_bytes(), 0);
-        }
-    }
-}
+mod tests;

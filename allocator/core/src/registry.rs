@@ -6,7 +6,7 @@ use crate::allocator::Allocator;
 use crate::arena::{ARENAS, Arena};
 use crate::heap::Heap;
 use crate::meta::Spares;
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 
 /// Index of the arena for threads without a heap.
 const COMMON: u16 = 1;
@@ -31,7 +31,8 @@ impl Registry {
     /// An arena without users (left by a thread that ended).
     fn orphan(&mut self) -> Option<u16> {
         let after = self.cursor + 1..=self.count;
-        let found = after.chain(COMMON + 1..=self.cursor).find(|&index| self.users[usize::from(index)] == 0)?;
+        let found =
+            after.chain(COMMON + 1..=self.cursor).find(|&index| self.users[usize::from(index)] == 0)?;
         self.cursor = found;
         Some(found)
     }
@@ -128,17 +129,22 @@ impl Allocator {
     /// Takes every lock, in the order in which nested ones are taken, so that no other thread is inside the allocator's shared state when
     /// the process forks.
     pub fn before_fork(&self) {
-        self.each_lock(|lock| lock.acquire());
+        self.each_lock(|lock| {
+            lock.acquire();
+        });
+        sync::set_forking(true);
     }
 
     /// Gives every lock back, in the parent after a fork.
     pub fn after_fork_in_parent(&self) {
+        sync::set_forking(false);
         self.each_lock(|lock| lock.release());
     }
 
     /// Gives every lock back in the child, where only the calling thread lives on (with `heap`, if it has one), and makes the
     /// other threads' arenas orphans. What their magazines held stays lost to the child.
     pub fn after_fork_in_child(&self, heap: Option<&'static Heap>) {
+        sync::set_forking(false);
         self.each_lock(|lock| lock.release());
         let own = heap.and_then(Heap::arena).map_or(0, |arena| arena.index);
         let mut registry = self.registry.lock();

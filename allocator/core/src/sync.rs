@@ -8,7 +8,34 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32};
 pub(crate) use core::sync::atomic::Ordering;
 
 #[cfg(not(loom))]
+use core::sync::atomic::AtomicUsize;
+
+#[cfg(not(loom))]
 use crate::os;
+
+/// The thread that is between the two ends of a `fork` and holds every lock; 0: none. Other libraries' fork handlers, which run
+/// between ours, may allocate.
+#[cfg(not(loom))]
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// Says whether the calling thread, which holds every lock, is forking. Until it says otherwise it passes through all locks.
+#[cfg(not(loom))]
+pub(crate) fn set_forking(forking: bool) {
+    // Relaxed: only the thread itself acts on its own id.
+    FORKER.store(if forking { os::thread_id() } else { 0 }, Ordering::Relaxed);
+}
+
+#[cfg(not(loom))]
+fn is_forking() -> bool {
+    // Relaxed: see `set_forking`.
+    let forker = FORKER.load(Ordering::Relaxed);
+    forker != 0 && forker == os::thread_id()
+}
+
+#[cfg(loom)]
+fn is_forking() -> bool {
+    false
+}
 
 /// Nobody holds the lock.
 const FREE: u32 = 0;
@@ -36,17 +63,22 @@ impl RawLock {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Returns once the calling thread holds the lock.
+    /// Returns once the calling thread holds the lock. `false`: it held it before, as the thread that is forking,
+    /// and must not release it for this call.
     #[inline]
-    pub(crate) fn acquire(&self) {
+    pub(crate) fn acquire(&self) -> bool {
         // Acquire: pairs with the Release in `release`. Relaxed: a failed attempt reads nothing guarded.
-        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            self.acquire_contended();
+        if self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return true;
         }
+        self.acquire_contended()
     }
 
     #[cold]
-    fn acquire_contended(&self) {
+    fn acquire_contended(&self) -> bool {
+        if is_forking() {
+            return false;
+        }
         for _ in 0..Self::LOOKS {
             // Relaxed: only a hint that the exchange below may succeed.
             if self.0.load(Ordering::Relaxed) == FREE {
@@ -58,6 +90,7 @@ impl RawLock {
         while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
             wait(&self.0, CONTENDED);
         }
+        true
     }
 
     /// Gives the lock up. Only the holder may call it (or, after `fork`, the child on behalf of the thread that
@@ -140,8 +173,7 @@ mod guarded {
 
         #[inline]
         pub(crate) fn lock(&self) -> Guard<'_, T> {
-            self.raw.acquire();
-            Guard { lock: self }
+            Guard { releases: self.raw.acquire(), lock: self }
         }
 
         /// The lock without its value: for `fork`, which takes every lock and gives them back in parent and child.
@@ -153,6 +185,8 @@ mod guarded {
     /// Access to a [`Lock`]'s value until dropped.
     pub(crate) struct Guard<'a, T> {
         lock: &'a Lock<T>,
+        /// Whether the lock was taken for this guard.
+        releases: bool,
     }
 
     impl<T> Deref for Guard<'_, T> {
@@ -175,7 +209,9 @@ mod guarded {
     impl<T> Drop for Guard<'_, T> {
         #[inline]
         fn drop(&mut self) {
-            self.lock.raw.release();
+            if self.releases {
+                self.lock.raw.release();
+            }
         }
     }
 }

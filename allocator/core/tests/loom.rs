@@ -113,7 +113,9 @@ fn what_is_put_in_comes_out_once_and_whole() {
         let senders: Vec<_> = (1..3)
             .map(|content| {
                 let inbox = inbox.clone();
-                thread::spawn(move || assert!(put(&inbox, content).is_empty(), "an open inbox with room takes all"))
+                thread::spawn(move || {
+                    assert!(put(&inbox, content).is_empty(), "an open inbox with room takes all")
+                })
             })
             .collect();
         let mut found = contents(inbox.take_all());

@@ -1,2 +1,53 @@
-//! Ample as a Rust global allocator.
+//! Ample as a Rust program's allocator:
+//!
+//! ```
+//! #[global_allocator]
+//! static GLOBAL: ample_alloc::Ample = ample_alloc::Ample;
+//!
+//! assert_eq!(vec![1; 1000].len(), 1000);
+//! ```
+//!
+//! C code in the same process keeps its own malloc; to serve that too, preload or link `libample.so`.
 #![no_std]
+
+use core::alloc::{GlobalAlloc, Layout};
+
+/// Alignment of every block, in bytes.
+const QUANTUM: usize = 16;
+
+/// The allocator. All values stand for the same one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ample;
+
+// SAFETY: blocks are at least as long and as aligned as the layout says, do not overlap, and live until they are
+// given back; nothing here unwinds.
+unsafe impl GlobalAlloc for Ample {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > QUANTUM {
+            return ample_core::malloc_aligned(layout.size(), layout.align());
+        }
+        let block = ample_core::malloc_fast(layout.size());
+        if block.is_null() { ample_core::malloc_slow(layout.size()) } else { block }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        // SAFETY: the caller gives a live block up.
+        if !unsafe { ample_core::free_fast(block) } {
+            // SAFETY: as above. The block is ours, by the contract of `GlobalAlloc`.
+            let _ = unsafe { ample_core::free_slow(block) };
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ample_core::malloc_zeroed(layout.size(), layout.align())
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller gives the block up unless the result is null.
+        unsafe { ample_core::realloc(block, size, layout.align()) }.unwrap_or(core::ptr::null_mut())
+    }
+}

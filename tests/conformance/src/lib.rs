@@ -10,12 +10,16 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Seconds after which a case counts as hung.
 const TIME_LIMIT_S: u32 = 120;
+
+/// Its number, on every Linux.
+const SIGKILL: i32 = 9;
 
 /// Makes a module with one `#[test]` for each case of a program, and one that compares the list with the
 /// program's own.
@@ -225,12 +229,12 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// How it ended; `timeout` ends itself by the signal that ended the program.
 fn end_of(output: &Output) -> String {
-    match output.status.code() {
-        // `timeout` kills its process group, itself included, or passes on that a signal ended the program.
-        None | Some(137) => format!("killed: it hung for {TIME_LIMIT_S} s, or memory ran out"),
-        Some(code @ 129..) => format!("ended by signal {}", code - 128),
-        _ => output.status.to_string(),
+    match output.status.signal() {
+        Some(SIGKILL) => format!("killed: it hung for {TIME_LIMIT_S} s, or memory ran out"),
+        Some(signal) => format!("ended by signal {signal}"),
+        None => output.status.to_string(),
     }
 }
 

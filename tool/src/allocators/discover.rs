@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::Allocator;
@@ -106,7 +106,8 @@ impl Finder {
         let text = fs::read_to_string(&manifest).map_err(|_| anyhow!("not built yet"))?;
         let peers: Vec<Peer> =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged", manifest.display()))?;
-        let peer = peers.into_iter().find(|peer| peer.name == name).ok_or_else(|| anyhow!("not built yet"))?;
+        let peer =
+            peers.into_iter().find(|peer| peer.name == name).ok_or_else(|| anyhow!("not built yet"))?;
         let library = match (peer.library, peer.error) {
             (Some(library), None) => self.peers.join(library),
             (_, error) => {
@@ -138,13 +139,11 @@ impl Finder {
 }
 
 /// An entry for a library file. Fails unless it is a readable ELF file.
-pub(super) fn from_file(
-    name: &str,
-    path: &Path,
-    version: Option<String>,
-    found: &str,
-) -> Result<Allocator> {
+pub(super) fn from_file(name: &str, path: &Path, version: Option<String>, found: &str) -> Result<Allocator> {
     let library = resolve(path);
+    if library.to_string_lossy().contains([' ', ':']) {
+        bail!("{} cannot be preloaded: spaces and colons in its path separate libraries", library.display());
+    }
     let identity = identify(&library)?;
     Ok(Allocator {
         name: name.into(),
@@ -179,9 +178,8 @@ fn runtime_folders(root: &Path) -> impl Iterator<Item = PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     };
-    let release = |path: &Path| -> Option<u32> {
-        path.file_name()?.to_str()?.strip_prefix("llvm-")?.parse().ok()
-    };
+    let release =
+        |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.strip_prefix("llvm-")?.parse().ok() };
     let mut releases: Vec<(u32, PathBuf)> =
         children(root).into_iter().filter_map(|path| Some((release(&path)?, path))).collect();
     releases.sort_by(|a, b| b.cmp(a));
@@ -229,8 +227,8 @@ mod tests {
     #[test]
     fn a_peer_comes_from_the_manifest_and_a_failed_build_is_told_in_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
-        let own = std::env::current_exe().expect("a path");
-        fs::copy(own, folder.path().join("libsnmalloc.so")).expect("copied");
+        let libc = find_libc().expect("glibc").library;
+        fs::copy(libc, folder.path().join("libsnmalloc.so")).expect("copied");
         let manifest = r#"[
             {"name":"snmalloc","crate":"snmalloc-sys","crate_version":"0.7.6","version":"0.7.6",
              "library":"libsnmalloc.so","error":null},
@@ -244,6 +242,15 @@ mod tests {
         assert_eq!(missing(&finder, "rpmalloc").reason, "not built yet");
         fs::write(folder.path().join("peers.json"), "[{").expect("written");
         assert!(missing(&finder, "snmalloc").reason.contains("peers.json is damaged"));
+    }
+
+    #[test]
+    fn a_path_that_the_dynamic_linker_would_split_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = folder.path().join("lib two.so");
+        fs::copy(find_libc().expect("glibc").library, &library).expect("copied");
+        let error = from_file("two", &library, None, "here").expect_err("refused");
+        assert!(error.to_string().contains("spaces and colons"), "{error}");
     }
 
     #[test]

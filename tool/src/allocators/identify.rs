@@ -90,9 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_running_program_is_an_elf_file_without_malloc_of_its_own() {
-        let own = std::env::current_exe().expect("a path");
-        let identity = identify(&own).expect("readable");
+    fn a_program_is_an_elf_file_without_malloc_of_its_own() {
+        let identity = identify(Path::new("/bin/sh")).expect("readable");
         assert_eq!(identity.sha256.len(), 64);
         assert!(!identity.defines.contains("malloc"));
     }

@@ -24,8 +24,7 @@ const QUICK_BUDGET: Duration = Duration::from_secs(30);
 pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     let program = Program::find()?;
     let machine = Machine::read();
-    let (size, budget) =
-        if arguments.quick { (Size::Quick, QUICK_BUDGET) } else { (Size::Default, BUDGET) };
+    let (size, budget) = if arguments.quick { (Size::Quick, QUICK_BUDGET) } else { (Size::Default, BUDGET) };
     let request = Request {
         workloads: &arguments.workloads,
         threads: arguments.threads.as_deref(),
@@ -38,8 +37,7 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         plan.entries.iter().try_for_each(|entry| program.check(entry))?;
     }
     let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref())?;
-    let stopping =
-        arguments.runs.map_or(Stopping::Budget(budget), |runs| Stopping::Blocks(runs as usize));
+    let stopping = arguments.runs.map_or(Stopping::Budget(budget), |runs| Stopping::Blocks(runs as usize));
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
     let probes = try_all(&mut executor, &program, &chosen, arguments)?;

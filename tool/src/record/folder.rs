@@ -25,8 +25,10 @@ impl Folder {
     ///
     /// Fails where that cannot be written, or where the folder already holds a run.
     pub fn create(out: Option<&Path>, started: &str, host: &str) -> Result<Self> {
-        let path = out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned);
-        let explain = || format!("cannot write to the output folder {}; choose another with --out", path.display());
+        let path =
+            out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned);
+        let explain =
+            || format!("cannot write to the output folder {}; choose another with --out", path.display());
         fs::create_dir_all(path.join("plots")).with_context(explain)?;
         let samples = path.join("samples.jsonl");
         let samples = File::create_new(&samples).with_context(|| {
@@ -53,7 +55,8 @@ impl Folder {
 
     /// Writes a value as a JSON file of this name.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(value).with_context(|| format!("cannot encode {name}"))?;
+        let mut text =
+            serde_json::to_string_pretty(value).with_context(|| format!("cannot encode {name}"))?;
         text.push('\n');
         self.write(name, &text).map(drop)
     }

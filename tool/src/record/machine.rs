@@ -145,10 +145,7 @@ fn caches(folder: &Path) -> Vec<String> {
 }
 
 fn numa(folder: &Path) -> BTreeMap<String, String> {
-    children(folder)
-        .iter()
-        .filter_map(|node| Some((name_of(node), line(node.join("cpulist"))?)))
-        .collect()
+    children(folder).iter().filter_map(|node| Some((name_of(node), line(node.join("cpulist"))?))).collect()
 }
 
 /// Limits of the version 2 hierarchy, from this process's group up to the root.

@@ -78,7 +78,7 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         let Some(about) = run.workloads.iter().find(|workload| workload.name == name) else { continue };
         let mut plots = Vec::new();
         for (metric, title, file) in [
-            (Metric::Throughput, "Throughput against threads", "throughput"),
+            (Metric::Throughput, "Throughput against threads: operations per second", "throughput"),
             (Metric::PeakRss, "Peak memory (RSS) against threads", "memory"),
         ] {
             let svg = plots::against_threads(summary, name, &rows, metric)?;
@@ -91,7 +91,12 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
     folder.write("report.html", &page)
 }
 
-fn render(summary: &Summary, run: &Run, trade_off: Option<String>, sections: &[Section<'_>]) -> Result<String> {
+fn render(
+    summary: &Summary,
+    run: &Run,
+    trade_off: Option<String>,
+    sections: &[Section<'_>],
+) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
@@ -112,7 +117,9 @@ fn render(summary: &Summary, run: &Run, trade_off: Option<String>, sections: &[S
 fn overall(summary: &Summary) -> Vec<Line> {
     let comparable = summary.comparable_rows();
     let lines = summary.allocators.iter().map(|allocator| {
-        let figure = |metric| allocator.comparison(metric).map_or_else(Figure::default, |found| ratio(&found, summary.blocks));
+        let figure = |metric| {
+            allocator.comparison(metric).map_or_else(Figure::default, |found| ratio(&found, summary.blocks))
+        };
         let mut notes = Vec::new();
         if summary.allocators.iter().position(|other| other.name == allocator.name) == summary.baseline() {
             notes.push("baseline".to_owned());
@@ -142,7 +149,10 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
                 Cell::Measured(figures) => {
                     let found = figures.comparison(metric);
                     let absolute = units::figure(metric, figures.absolute(metric).value);
-                    Figure { absolute, ..found.map_or_else(Figure::default, |found| ratio(&found, summary.blocks)) }
+                    Figure {
+                        absolute,
+                        ..found.map_or_else(Figure::default, |found| ratio(&found, summary.blocks))
+                    }
                 }
                 _ => Figure::default(),
             };
@@ -192,5 +202,77 @@ fn quote(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::record::{Machine, Noise, SCHEMA_VERSION};
+    use crate::run::testing::conclude;
+
+    fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
+        let allocators: Vec<Allocator> = names.iter().map(|name| Allocator::fake(name)).collect();
+        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, _| {
+            let bad = asked.allocator == failing;
+            bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        let run = Run {
+            schema_version: SCHEMA_VERSION,
+            tool_version: "1".into(),
+            command: vec!["ample".into(), "bench".into(), "it's".into()],
+            started: "20260101T000000Z".into(),
+            ended: None,
+            interrupted: false,
+            blocks: 10,
+            seed: 1,
+            stopping: "10 blocks".into(),
+            timeout_seconds: 1.0,
+            machine: Machine::read(),
+            noise_at_start: Noise::read(),
+            noise_at_end: Some(Noise::read()),
+            inherited_environment: Default::default(),
+            workload_program: "/fake/program".into(),
+            allocators,
+            workloads: plan
+                .entries
+                .iter()
+                .map(|entry| Workload {
+                    name: entry.label.clone(),
+                    workload: entry.description.name.clone(),
+                    tells: entry.description.tells.clone(),
+                    source: entry.description.source.clone(),
+                    operation: entry.description.operation.clone(),
+                    settings: entry.settings.clone(),
+                    threads: entry.threads.clone(),
+                })
+                .collect(),
+        };
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = Folder::create(Some(&parent.path().join("out")), "t", "h").expect("made");
+        let path = write(&folder, &summary, &run).expect("written");
+        let text = std::fs::read_to_string(path).expect("a page");
+        (parent, text)
+    }
+
+    #[test]
+    fn the_page_is_whole_and_its_plots_are_files_too() {
+        let (folder, page) = page(&["ample", "glibc", "x"], "");
+        assert!(page.trim_end().ends_with("</html>"));
+        assert_eq!(page.matches("<svg ").count(), 3);
+        assert!(page.contains("ample bench &#x27;it&#x27;\\&#x27;&#x27;s&#x27;"), "the command, for a shell");
+        assert!(!page.contains("#0102"), "no stand-in colour is left");
+        let plot = folder.path().join("out/plots/larson-throughput.svg");
+        let plot = std::fs::read_to_string(plot).expect("a plot");
+        assert!(plot.contains("prefers-color-scheme:dark") && plot.contains("var(--s-ample)"));
+    }
+
+    #[test]
+    fn foreign_text_is_text_and_a_page_without_numbers_is_a_page() {
+        let (_folder, page) = page(&["glibc", "<i>x</i>"], "<i>x</i>");
+        assert!(page.contains("lost &lt;b&gt;content&lt;&#x2f;b&gt;"), "{page}");
+        assert!(!page.contains("<i>x"));
     }
 }

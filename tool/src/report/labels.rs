@@ -1,4 +1,4 @@
-//! Places the names of curves and points so that they do not overlap.
+//! Places the names of curves and points so that they overlap as little as possible.
 
 use std::ops::Range;
 
@@ -34,24 +34,43 @@ pub fn place(mut labels: Vec<Label>, gap: i32, bounds: Range<i32>) -> Vec<(Label
     labels.into_iter().zip(heights).collect()
 }
 
-/// Heights for labels beside points anywhere: moved down past those that they would cover.
-pub fn place_near(mut labels: Vec<Label>, gap: i32) -> Vec<(Label, i32)> {
-    /// Width of a character, in pixels, rather too large than too small.
-    const CHARACTER: i32 = 8;
-    labels.sort_by_key(|label| label.at.1);
-    let mut placed: Vec<(Label, i32)> = Vec::with_capacity(labels.len());
+/// A rectangle in pixels: left, top, right, bottom.
+pub type Area = (i32, i32, i32, i32);
+
+/// Width of a character and height of a line, in pixels, rather too large than too small.
+const CHARACTER: i32 = 9;
+const LINE: i32 = 17;
+
+/// Where the left end of each label's middle line goes, for labels around points anywhere within
+/// `bounds`: the place next to the point that covers least of other labels and of `obstacles`.
+pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec<(Label, (i32, i32))> {
+    let mut taken = obstacles.to_vec();
+    let mut placed = Vec::with_capacity(labels.len());
     for label in labels {
-        let width = |label: &Label| label.text.chars().count() as i32 * CHARACTER;
-        let mut height = label.at.1;
-        for (other, taken) in &placed {
-            let apart = label.at.0 + width(&label) < other.at.0 || other.at.0 + width(other) < label.at.0;
-            if !apart && (height - taken).abs() < gap {
-                height = taken + gap;
-            }
-        }
-        placed.push((label, height));
+        let width = label.text.chars().count() as i32 * CHARACTER;
+        let (x, y) = label.at;
+        let rows = [-12, 12, -26, 26, -40, 40];
+        let places = rows.into_iter().flat_map(|row| [(x + 8, y + row), (x - 8 - width, y + row)]);
+        let area = |&(left, middle): &(i32, i32)| (left, middle - LINE / 2, left + width, middle + LINE / 2);
+        let cost = |place: &(i32, i32)| {
+            let area = area(place);
+            let inside = common(area, bounds) == common(area, area);
+            taken.iter().map(|other| common(area, *other)).sum::<i32>()
+                + if inside { 0 } else { i32::MAX / 2 }
+        };
+        // Of equal places, the first: to the right, and close.
+        let best = places.min_by_key(cost).unwrap_or(label.at);
+        taken.push(area(&best));
+        placed.push((label, best));
     }
     placed
+}
+
+/// Pixels that two rectangles have in common.
+fn common(a: Area, b: Area) -> i32 {
+    let width = a.2.min(b.2) - a.0.max(b.0);
+    let height = a.3.min(b.3) - a.1.max(b.1);
+    width.max(0) * height.max(0)
 }
 
 #[cfg(test)]
@@ -74,19 +93,23 @@ mod tests {
             }
             prop_assert!(placed.iter().all(|(_, height)| (0..=300).contains(height)));
         }
-
-        #[test]
-        fn names_at_one_place_do_not_cover_each_other(heights in prop::collection::vec(0..60i32, 0..14)) {
-            let placed = place_near(labels(&heights), 15);
-            for (index, (_, height)) in placed.iter().enumerate() {
-                prop_assert!(placed[..index].iter().all(|(_, other)| (height - other).abs() >= 15));
-            }
-        }
     }
 
     #[test]
-    fn names_without_neighbours_stay_where_they_are() {
-        let placed = place_near(labels(&[10, 100]), 15);
-        assert_eq!(placed.iter().map(|(_, height)| *height).collect::<Vec<_>>(), [10, 100]);
+    fn names_avoid_each_other_obstacles_and_the_edge() {
+        const BOUNDS: Area = (0, 0, 400, 300);
+        let places = |points: &[(i32, i32)], obstacles: &[Area]| -> Vec<(i32, i32)> {
+            let labels =
+                points.iter().map(|&at| Label { at, text: "name".into(), look: look("x") }).collect();
+            place_around(labels, obstacles, BOUNDS).into_iter().map(|(_, place)| place).collect()
+        };
+        assert_eq!(places(&[(100, 100)], &[]), [(108, 88)]);
+        assert_eq!(places(&[(100, 100)], &[(100, 80, 200, 95)]), [(56, 88)]);
+        assert_eq!(places(&[(390, 100)], &[]), [(346, 88)]);
+        let four = places(&[(100, 100); 4], &[]);
+        let area = |&(x, y): &(i32, i32)| (x, y - LINE / 2, x + 4 * CHARACTER, y + LINE / 2);
+        for (index, place) in four.iter().enumerate() {
+            assert!(four[..index].iter().all(|other| common(area(other), area(place)) == 0), "{four:?}");
+        }
     }
 }

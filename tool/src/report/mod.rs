@@ -4,6 +4,7 @@
 //! report only lay it out.
 
 mod axis;
+mod gaps;
 mod html;
 mod labels;
 mod palette;

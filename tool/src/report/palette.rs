@@ -23,11 +23,13 @@ const fn colour(name: &'static str, light: &'static str, dark: &'static str) -> 
     Colour { name, light, dark }
 }
 
-/// All colours that plots use.
+/// All colours of the page and its plots.
 pub const COLOURS: &[Colour] = &[
     colour("--ink", "#1f2328", "#e6edf3"),
     colour("--faint", "#59636e", "#9198a1"),
     colour("--grid", "#d8dee4", "#30363d"),
+    colour("--page", "#ffffff", "#0d1117"),
+    colour("--card", "#f6f8fa", "#161b22"),
     colour("--s-ample", "#d55e00", "#ff8a3c"),
     colour("--s-glibc", "#1f2328", "#e6edf3"),
     colour("--s-jemalloc", "#0072b2", "#4aa8e8"),
@@ -94,7 +96,8 @@ const LOOKS: &[(&str, &str, Marker)] = &[
 pub fn look(name: &str) -> Look {
     let base = name.split(':').next().unwrap_or(name);
     let known = LOOKS.iter().find(|(known, ..)| *known == base);
-    let (variable, marker) = known.map_or(("--s-other", Marker::Disc), |&(_, variable, marker)| (variable, marker));
+    let (variable, marker) =
+        known.map_or(("--s-other", Marker::Disc), |&(_, variable, marker)| (variable, marker));
     let colour = COLOURS.iter().position(|colour| colour.name == variable).unwrap_or(INK);
     let marker = if base == name { marker } else { Marker::Triangle };
     let width = match base {

@@ -6,13 +6,14 @@ use anyhow::{Result, anyhow};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::prelude::{
-    Cartesian2d, Circle, Color as _, DrawingArea, ErrorBar, IntoDrawingArea as _, IntoFont as _, LineSeries, PathElement, SVGBackend, Text, TriangleMarker,
+    Cartesian2d, Circle, Color as _, DrawingArea, ErrorBar, IntoDrawingArea as _, IntoFont as _, LineSeries,
+    PathElement, SVGBackend, Text, TriangleMarker,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{RGBColor, ShapeStyle, TextStyle};
 
 use super::axis::Axis;
-use super::labels::{Label, place};
+use super::labels::{Label, place, place_around};
 use super::palette::{FAINT, GRID, INK, Look, Marker, look, stand_in};
 use super::summary::{Cell, Row, Summary};
 use super::{svg, units};
@@ -20,12 +21,10 @@ use crate::stats::{Estimate, Metric};
 
 /// Sizes in pixels, chosen so that text can still be read when a phone scales the picture down.
 const CURVES: (u32, u32) = (560, 360);
-const TRADE_OFF: (u32, u32) = (720, 460);
-const FONT: u32 = 17;
+const TRADE_OFF: (u32, u32) = (580, 460);
+const FONT: u32 = 18;
 /// Room for the labels at the ends of the curves.
-const LABELS: u32 = 140;
-/// How far above its point a name stands, so that no error bar crosses it.
-const ABOVE: i32 = 12;
+const LABELS: u32 = 144;
 /// Highest over lowest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 12.0;
 
@@ -40,7 +39,12 @@ struct Series<'a> {
 }
 
 /// Throughput or peak memory of one workload against threads. None where nothing was measured.
-pub fn against_threads(summary: &Summary, workload: &str, rows: &[&Row], metric: Metric) -> Result<Option<String>> {
+pub fn against_threads(
+    summary: &Summary,
+    workload: &str,
+    rows: &[&Row],
+    metric: Metric,
+) -> Result<Option<String>> {
     let series = curves(summary, rows, metric);
     let values = series.iter().flat_map(|series| &series.points).map(|(_, estimate)| estimate);
     let lowest = values.clone().map(|estimate| estimate.low).fold(f64::INFINITY, f64::min);
@@ -122,7 +126,8 @@ fn draw_curves(
         chart
             .draw_series(LineSeries::new(points.iter().map(|(x, y)| (*x, y.value)), style))
             .map_err(failed)?;
-        let bars = points.iter().map(|(x, y)| ErrorBar::new_vertical(*x, y.low, y.value, y.high, thin(*look), 6));
+        let bars =
+            points.iter().map(|(x, y)| ErrorBar::new_vertical(*x, y.low, y.value, y.high, thin(*look), 6));
         chart.draw_series(bars).map_err(failed)?;
         draw_markers(&mut chart, points.iter().map(|(x, y)| (*x, y.value)), *look)?;
         if let Some((x, y)) = points.last() {
@@ -134,7 +139,7 @@ fn draw_curves(
     for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 60) {
         let leader = vec![(label.at.0 + 4, label.at.1), (column - 2, y)];
         area.draw(&PathElement::new(leader, stand_in(label.look.colour).mix(0.35))).map_err(failed)?;
-        area.draw(&Text::new(label.text, (column, y), name_style(label.look, HPos::Left))).map_err(failed)?;
+        area.draw(&Text::new(label.text, (column, y), name_style(label.look))).map_err(failed)?;
     }
     Ok(())
 }
@@ -198,42 +203,47 @@ fn draw_trade_off(
         chart.draw_series(LineSeries::new(equality, stand_in(FAINT))).map_err(failed)?;
     }
     let mut labels = Vec::with_capacity(points.len());
+    let mut obstacles = Vec::with_capacity(points.len() * 3);
     for (name, look, throughput, peak_rss) in points {
         let across = [(throughput.low, peak_rss.value), (throughput.high, peak_rss.value)];
         let along = [(throughput.value, peak_rss.low), (throughput.value, peak_rss.high)];
         for bar in [across, along] {
             chart.draw_series(LineSeries::new(bar, thin(*look))).map_err(failed)?;
+            let [from, to] = bar.map(|end| chart.backend_coord(&end));
+            // The second end lies to the right of the first, or above it.
+            obstacles.push((from.0 - 1, to.1 - 1, to.0 + 1, from.1 + 1));
         }
         let point = (throughput.value, peak_rss.value);
         draw_markers(&mut chart, std::iter::once(point), *look)?;
-        labels.push(Label { at: chart.backend_coord(&point), text: (*name).to_owned(), look: *look });
+        let at = chart.backend_coord(&point);
+        obstacles.push((at.0 - 5, at.1 - 5, at.0 + 5, at.1 + 5));
+        labels.push(Label { at, text: (*name).to_owned(), look: *look });
     }
-    let room = TRADE_OFF.0 as i32 - 120;
-    let (left, right): (Vec<Label>, Vec<Label>) = labels.into_iter().partition(|label| label.at.0 > room);
-    for (labels, side, offset) in [(right, HPos::Left, 10), (left, HPos::Right, -10)] {
-        for (label, y) in super::labels::place_near(labels, FONT as i32 + 2) {
-            let at = (label.at.0 + offset, y - ABOVE);
-            area.draw(&Text::new(label.text, at, name_style(label.look, side))).map_err(failed)?;
-        }
+    // The name that matters most chooses first.
+    labels.sort_by_key(|label| std::cmp::Reverse(label.look.width));
+    let bounds = (0, 0, TRADE_OFF.0 as i32, TRADE_OFF.1 as i32);
+    for (label, at) in place_around(labels, &obstacles, bounds) {
+        area.draw(&Text::new(label.text, at, name_style(label.look))).map_err(failed)?;
     }
     Ok(())
 }
 
 /// From a little below the lowest to a little above the highest, equality included.
 fn span<'a>(estimates: impl Iterator<Item = &'a Estimate>) -> Range<f64> {
-    let (low, high) = estimates.fold((1.0_f64, 1.0_f64), |(low, high), estimate| {
-        (low.min(estimate.low), high.max(estimate.high))
-    });
+    let (low, high) = estimates
+        .fold((1.0_f64, 1.0_f64), |(low, high), estimate| (low.min(estimate.low), high.max(estimate.high)));
     low / 1.15..high * 1.15
 }
 
-fn draw_markers(chart: &mut Chart<'_, '_>, points: impl Iterator<Item = (f64, f64)>, look: Look) -> Result<()> {
+fn draw_markers(
+    chart: &mut Chart<'_, '_>,
+    points: impl Iterator<Item = (f64, f64)>,
+    look: Look,
+) -> Result<()> {
     let colour = stand_in(look.colour);
     let size = 3 + look.width as i32 / 2;
     let result = match look.marker {
-        Marker::Disc => {
-            chart.draw_series(points.map(|at| Circle::new(at, size, colour.filled()))).map(drop)
-        }
+        Marker::Disc => chart.draw_series(points.map(|at| Circle::new(at, size, colour.filled()))).map(drop),
         Marker::Ring => {
             chart.draw_series(points.map(|at| Circle::new(at, size, colour.stroke_width(2)))).map(drop)
         }
@@ -257,10 +267,10 @@ fn text(colour: usize) -> TextStyle<'static> {
 }
 
 /// Names in the colour of their curve; the project's own in bold.
-fn name_style(look: Look, side: HPos) -> TextStyle<'static> {
+fn name_style(look: Look) -> TextStyle<'static> {
     let font = ("sans-serif", FONT).into_font();
     let font = if look.width > 2 { font.style(plotters::style::FontStyle::Bold) } else { font };
-    font.color(&stand_in(look.colour)).pos(Pos::new(side, VPos::Center))
+    font.color(&stand_in(look.colour)).pos(Pos::new(HPos::Left, VPos::Center))
 }
 
 fn failed(error: impl std::fmt::Display) -> anyhow::Error {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ample_protocol::Measurement;
 use serde::Serialize;
 
+use super::gaps::{Gap, Gaps};
 use super::verdict;
 use crate::allocators::{Allocator, BASELINE};
 use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample};
@@ -125,21 +126,6 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
-/// Cells without a number, for the same reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gap {
-    /// The allocators.
-    pub allocators: Vec<String>,
-    /// The workload.
-    pub workload: String,
-    /// The thread counts that it concerns.
-    pub threads: Vec<u32>,
-    /// Whether it failed; otherwise it cannot be measured here.
-    pub failed: bool,
-    /// Why.
-    pub reason: String,
-}
-
 /// The value of each block, or the reason why there is none.
 enum Series<'a> {
     Values(Vec<&'a Measurement>),
@@ -191,7 +177,8 @@ impl Summary {
             rows.push(Row { workload: entry.label.clone(), threads: row.threads, cells });
         }
         let overall = allocators.iter().zip(&ratios).enumerate().map(|(index, (allocator, ratios))| {
-            let count = |wanted: fn(&Cell) -> bool| rows.iter().filter(|row| wanted(&row.cells[index])).count();
+            let count =
+                |wanted: fn(&Cell) -> bool| rows.iter().filter(|row| wanted(&row.cells[index])).count();
             let mean = |pick: fn(&Ratios) -> &Bootstrap, metric| {
                 let picked: Vec<&Bootstrap> = ratios.iter().map(pick).collect();
                 Bootstrap::mean_of(&picked).map(|mean| compare(&mean, metric, conclusion.blocks))
@@ -296,7 +283,8 @@ impl Ratios {
     fn of(values: &[&Measurement], reference: &[&Measurement], resamples: &Resamples) -> Option<Self> {
         let paired = |figure: fn(&Measurement) -> f64| {
             let pairs = values.iter().zip(reference);
-            let logs: Option<Vec<f64>> = pairs.map(|(value, base)| log_ratio(figure(value), figure(base))).collect();
+            let logs: Option<Vec<f64>> =
+                pairs.map(|(value, base)| log_ratio(figure(value), figure(base))).collect();
             Bootstrap::of(&logs?, resamples)
         };
         Some(Self { throughput: paired(throughput)?, peak_rss: paired(peak_rss)? })
@@ -304,7 +292,12 @@ impl Ratios {
 }
 
 impl Figures {
-    fn of(values: &[&Measurement], ratios: Option<&Ratios>, blocks: usize, resamples: &Resamples) -> Option<Self> {
+    fn of(
+        values: &[&Measurement],
+        ratios: Option<&Ratios>,
+        blocks: usize,
+        resamples: &Resamples,
+    ) -> Option<Self> {
         let absolute = |figure: fn(&Measurement) -> f64| {
             let logs: Option<Vec<f64>> = values.iter().map(|value| log_ratio(figure(value), 1.0)).collect();
             Some(Bootstrap::of(&logs?, resamples)?.estimate().exp())
@@ -329,45 +322,6 @@ fn peak_rss(measurement: &Measurement) -> f64 {
 fn compare(log_ratio: &Bootstrap, metric: Metric, blocks: usize) -> Comparison {
     let estimate = log_ratio.estimate();
     Comparison { ratio: estimate.exp(), verdict: judge(estimate, metric, blocks, MARGIN) }
-}
-
-/// Gaps, those of the same reason together.
-#[derive(Default)]
-struct Gaps {
-    list: Vec<Gap>,
-}
-
-impl Gaps {
-    /// One gap for all thread counts that differ in nothing else.
-    fn merged(self) -> Vec<Gap> {
-        let mut merged: Vec<Gap> = Vec::with_capacity(self.list.len());
-        for gap in self.list {
-            let same = |other: &&mut Gap| {
-                (&other.allocators, &other.workload, other.failed, &other.reason)
-                    == (&gap.allocators, &gap.workload, gap.failed, &gap.reason)
-            };
-            match merged.iter_mut().find(same) {
-                Some(other) => other.threads.extend(&gap.threads),
-                None => merged.push(gap),
-            }
-        }
-        merged
-    }
-
-    fn add(&mut self, allocator: &str, workload: &str, threads: u32, failed: bool, reason: &str) {
-        let same = |gap: &Gap| gap.workload == workload && gap.failed == failed && gap.reason == reason;
-        if let Some(gap) = self.list.iter_mut().find(|gap| same(gap) && gap.threads == [threads]) {
-            gap.allocators.push(allocator.into());
-            return;
-        }
-        self.list.push(Gap {
-            allocators: vec![allocator.into()],
-            workload: workload.into(),
-            threads: vec![threads],
-            failed,
-            reason: reason.into(),
-        });
-    }
 }
 
 #[cfg(test)]
@@ -420,7 +374,11 @@ mod tests {
         let overall = &summary.allocators[1];
         assert_eq!((overall.rows, overall.failed), (2, 0));
         assert!((overall.throughput.expect("a mean").ratio.value - 2.0).abs() < 0.01);
-        assert!(summary.verdict.starts_with("The fastest here, double, reaches 2.00×"), "{}", summary.verdict);
+        assert!(
+            summary.verdict.starts_with("The fastest here, double, reaches 2.00×"),
+            "{}",
+            summary.verdict
+        );
     }
 
     #[test]
@@ -444,7 +402,7 @@ mod tests {
         assert_eq!(summary.gaps, [gap]);
         assert!(summary.verdict.contains("Not ranked, for want of rows: double."), "{}", summary.verdict);
         let text = text_table(&summary, None);
-        assert!(text.contains("double: larson on 2 threads failed: blocks overlap"), "{text}");
+        assert!(text.contains("double: larson, threads 2: failed: blocks overlap"), "{text}");
         assert!(text.contains("(1/2)"), "{text}");
     }
 
@@ -462,7 +420,10 @@ mod tests {
         let canaries = 3;
         let one_and_a_half = summary(10, canaries + 6 + 3, |_| None);
         assert_eq!((one_and_a_half.blocks, one_and_a_half.interrupted), (1, true));
-        assert_eq!(figures(&one_and_a_half, 0, 0).operations_per_second.low, figures(&one_and_a_half, 0, 0).operations_per_second.high);
+        assert_eq!(
+            figures(&one_and_a_half, 0, 0).operations_per_second.low,
+            figures(&one_and_a_half, 0, 0).operations_per_second.high
+        );
         let nearly_one = summary(10, canaries + 5, |_| None);
         let cells = nearly_one.rows.iter().flat_map(|row| &row.cells);
         let missing = cells.filter(|cell| matches!(cell, Cell::Missing)).count();
@@ -475,6 +436,8 @@ mod tests {
         let summary = summary(3, usize::MAX, |asked| (asked.threads == 2).then_some("no room"));
         assert_eq!(summary.gaps.len(), 1);
         assert_eq!(summary.gaps[0].allocators, ["glibc", "double", "same"]);
-        assert!(text_table(&summary, Some(80)).contains("every allocator: larson on 1, 2 threads failed: no room"));
+        assert!(
+            text_table(&summary, Some(80)).contains("every allocator: larson, threads 1, 2: failed: no room")
+        );
     }
 }

@@ -17,5 +17,11 @@ pub fn finish(drawing: &str, name: &str) -> String {
 /// The same as a file of its own, which brings its colours along.
 pub fn standalone(finished: &str) -> String {
     let style = style_sheet();
-    finished.replacen('>', &format!("><style>{style}text{{font-family:system-ui,sans-serif}}</style>"), 1)
+    finished.replacen(
+        '>',
+        &format!(
+            "><style>{style}svg{{background:var(--page)}}text{{font-family:system-ui,sans-serif}}</style>"
+        ),
+        1,
+    )
 }

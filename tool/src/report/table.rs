@@ -1,9 +1,12 @@
 //! The table on standard output.
 
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Attribute, Cell as TableCell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets};
+use comfy_table::{
+    Attribute, Cell as TableCell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets,
+};
 
-use super::summary::{Cell, Comparison, Gap, Summary};
+use super::gaps::Gap;
+use super::summary::{Cell, Comparison, Summary};
 use super::units;
 use crate::stats::{MIN_BLOCKS, Metric, Verdict};
 
@@ -78,10 +81,11 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
 
 /// A line for what has no number.
 fn describe(gap: &Gap, allocators: usize) -> String {
-    let who = if gap.allocators.len() == allocators { "every allocator".into() } else { gap.allocators.join(", ") };
+    let who =
+        if gap.allocators.len() == allocators { "every allocator".into() } else { gap.allocators.join(", ") };
     let threads: Vec<String> = gap.threads.iter().map(u32::to_string).collect();
     let what = if gap.failed { "failed" } else { "not measurable here" };
-    format!("{who}: {} on {} threads {what}: {}", gap.workload, threads.join(", "), gap.reason)
+    format!("{who}: {}, threads {}: {what}: {}", gap.workload, threads.join(", "), gap.reason)
 }
 
 fn panel(summary: &Summary, columns: &[usize], metric: Metric) -> String {

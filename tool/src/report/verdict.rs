@@ -14,7 +14,9 @@ pub fn sentence(summary: &Summary) -> String {
         sentences.push(standing("Ample", ours, summary.blocks));
     }
     if summary.allocators.iter().all(|allocator| allocator.throughput.is_none()) {
-        sentences.push("There is nothing to compare: no row has numbers of both glibc and another allocator.".into());
+        sentences.push(
+            "There is nothing to compare: no row has numbers of both glibc and another allocator.".into(),
+        );
         return sentences.join(" ");
     }
     match fastest(summary) {
@@ -38,10 +40,7 @@ pub fn sentence(summary: &Summary) -> String {
     }
     if summary.blocks < MIN_BLOCKS {
         let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
-        sentences.push(format!(
-            "Provisional: {} {blocks}; verdicts need {MIN_BLOCKS}.",
-            summary.blocks
-        ));
+        sentences.push(format!("Provisional: {} {blocks}; verdicts need {MIN_BLOCKS}.", summary.blocks));
     }
     sentences.join(" ")
 }
@@ -119,7 +118,10 @@ mod tests {
              baseline."
         );
         let loses = verdict(&["ample", "glibc", "x"], 10, "x");
-        assert!(loses.starts_with("Ample reaches 1.00× [1.00–1.00] glibc's throughput (equivalent)"), "{loses}");
+        assert!(
+            loses.starts_with("Ample reaches 1.00× [1.00–1.00] glibc's throughput (equivalent)"),
+            "{loses}"
+        );
         assert!(loses.contains("The fastest of the others, x, reaches 2.00×"), "{loses}");
         let behind = verdict(&["ample", "glibc"], 10, "glibc");
         assert!(behind.contains("Ample reaches 0.50×"), "{behind}");

@@ -7,71 +7,18 @@
 //! block:  …until the stopping rule says that it is enough, or the user does
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::executor::{Executor, Invocation};
-use super::plan::{Entry, Plan, Row, Step};
-use super::verify::{self, Expected};
-use super::{Program, Progress};
+use super::executor::Executor;
+use super::plan::{Plan, Row, Step};
+use super::shot::Shot;
+use super::{Progress, Stopping};
 use crate::allocators::Allocator;
-use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample, timestamp};
-
-/// Blocks at most, unless the user says otherwise.
-const MOST_BLOCKS: usize = 10;
-/// Blocks at least, however long they take.
-const LEAST_BLOCKS: usize = 3;
-
-/// When no further block is begun. Results have no say in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopping {
-    /// After this many blocks.
-    Blocks(usize),
-    /// When the next block would end later than this after the start, but after three at the
-    /// earliest and after ten at the latest.
-    Budget(Duration),
-}
-
-impl Stopping {
-    /// Whether to begin another block after `done` ones, the last of which took `last`.
-    fn goes_on(self, done: usize, elapsed: Duration, last: Duration) -> bool {
-        match self {
-            Self::Blocks(blocks) => done < blocks,
-            Self::Budget(_) if done < LEAST_BLOCKS => true,
-            Self::Budget(budget) => done < MOST_BLOCKS && elapsed + last <= budget,
-        }
-    }
-
-    /// The time that is left when `share` of block `block`, begun at `began`, is done at `elapsed`;
-    /// none before anything can be told.
-    pub fn left(self, block: usize, began: Duration, elapsed: Duration, share: f64) -> Option<Duration> {
-        if share < 0.05 {
-            return None;
-        }
-        let one = elapsed.saturating_sub(began).as_secs_f64() / share;
-        let rest = |blocks: usize| Duration::from_secs_f64(one * ((blocks - block) as f64 - share).max(0.0));
-        Some(match self {
-            Self::Blocks(blocks) => rest(blocks),
-            Self::Budget(budget) => {
-                rest(MOST_BLOCKS).min(budget.saturating_sub(elapsed)).max(rest(LEAST_BLOCKS.max(block + 1)))
-            }
-        })
-    }
-}
-
-impl std::fmt::Display for Stopping {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Blocks(blocks) => write!(out, "{blocks} blocks"),
-            Self::Budget(budget) => {
-                write!(out, "{LEAST_BLOCKS} to {MOST_BLOCKS} blocks within {} s", budget.as_secs())
-            }
-        }
-    }
-}
+use crate::record::{Judgement, Pass, Sample};
 
 /// What a campaign came to.
 #[derive(Debug)]
@@ -98,19 +45,6 @@ pub struct Campaign<'a> {
     pub timeout: Duration,
     /// Tells how far it is.
     pub progress: &'a Progress,
-}
-
-/// One process to run and to judge.
-struct Shot<'a> {
-    program: &'a Path,
-    entry: &'a Entry,
-    allocator: &'a Allocator,
-    threads: u32,
-    pass: Pass,
-    block: Option<usize>,
-    position: usize,
-    padding: usize,
-    timeout: Duration,
 }
 
 /// The state of a run.
@@ -187,7 +121,8 @@ impl Session<'_> {
     /// Checks one workload under one allocator on the most threads that can be measured here: where
     /// blocks could most easily be mixed up. False if interrupted.
     fn canary(&mut self, allocator: usize, entry: usize, position: usize) -> Result<bool> {
-        let rows: Vec<Row> = self.campaign.plan.rows.iter().filter(|row| row.entry == entry).copied().collect();
+        let rows: Vec<Row> =
+            self.campaign.plan.rows.iter().filter(|row| row.entry == entry).copied().collect();
         for &row in rows.iter().rev() {
             if self.out.contains(&(allocator, row)) {
                 continue;
@@ -259,87 +194,14 @@ impl Session<'_> {
     }
 }
 
-impl Shot<'_> {
-    /// Runs and judges it. None if interrupted.
-    fn take(&self, executor: &mut dyn Executor) -> Option<Sample> {
-        let started = timestamp();
-        let ended = executor.execute(&self.invocation());
-        let expected = Expected {
-            allocator: self.allocator,
-            workload: &self.entry.description.name,
-            threads: self.threads,
-            pass: self.pass,
-        };
-        let result = verify::judge(&ended, &expected)?;
-        Some(Sample {
-            schema_version: SCHEMA_VERSION,
-            pass: self.pass,
-            block: self.block,
-            position: self.position,
-            allocator: self.allocator.name.clone(),
-            workload: self.entry.label.clone(),
-            threads: self.threads,
-            settings: self.settings().clone(),
-            padding_bytes: self.padding,
-            started,
-            elapsed_ns: u64::try_from(ended.elapsed.as_nanos()).unwrap_or(u64::MAX),
-            usage: ended.usage,
-            result,
-        })
-    }
-
-    fn settings(&self) -> &BTreeMap<String, f64> {
-        if self.pass == Pass::Timed { &self.entry.settings } else { &self.entry.fixed }
-    }
-
-    fn invocation(&self) -> Invocation {
-        let mut arguments = vec!["run".to_owned(), self.entry.description.name.clone()];
-        arguments.extend(["--threads".to_owned(), self.threads.to_string()]);
-        if self.pass != Pass::Timed {
-            arguments.push("--test".into());
-        }
-        if self.pass == Pass::Canary {
-            arguments.push("--canary".into());
-        }
-        for (key, value) in self.settings() {
-            arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
-        }
-        let mut environment = self.allocator.environment.clone();
-        environment.insert("LD_PRELOAD".into(), self.allocator.library.display().to_string());
-        environment.insert("PADDING".into(), "x".repeat(self.padding));
-        Invocation { program: self.program.to_owned(), arguments, environment, timeout: self.timeout }
-    }
-}
-
-/// Runs the first workload once at test size under the allocator: whether it loads and serves.
-/// None if interrupted.
-pub fn probe(
-    executor: &mut dyn Executor,
-    program: &Program,
-    allocator: &Allocator,
-    timeout: Duration,
-) -> Option<Sample> {
-    let entry = Entry::plain(program.descriptions.first()?);
-    let shot = Shot {
-        program: &program.path,
-        entry: &entry,
-        allocator,
-        threads: 1,
-        pass: Pass::Probe,
-        block: None,
-        position: 0,
-        padding: 0,
-        timeout,
-    };
-    shot.take(executor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Program;
     use crate::run::executor::{End, Ended};
     use crate::run::plan::Request;
     use crate::run::presets::Size;
+    use crate::run::shot::probe;
     use crate::run::testing::{Asked, MockExecutor, descriptions, ended};
     use ample_protocol::Measurement;
 
@@ -414,7 +276,11 @@ mod tests {
             bad.then(|| ended(End::Exited(1), r#"{"outcome":"failed","reason":"blocks overlap"}"#))
         });
         let timed = conclusion.samples.iter().filter(|sample| sample.pass == Pass::Timed);
-        assert!(timed.clone().all(|sample| (sample.allocator.as_str(), sample.workload.as_str()) != ("x", "larson")));
+        assert!(
+            timed
+                .clone()
+                .all(|sample| (sample.allocator.as_str(), sample.workload.as_str()) != ("x", "larson"))
+        );
         assert_eq!(timed.count(), 3 * 10);
     }
 
@@ -433,8 +299,9 @@ mod tests {
     fn a_failed_probe_takes_the_allocator_out() {
         let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
         let program = Program { path: "/fake/program".into(), descriptions: descriptions() };
-        let mut executor =
-            MockExecutor::new(&allocators, |asked, _| (asked.allocator == "x").then(|| ended(End::Killed(11), "")));
+        let mut executor = MockExecutor::new(&allocators, |asked, _| {
+            (asked.allocator == "x").then(|| ended(End::Killed(11), ""))
+        });
         let timeout = Duration::from_secs(1);
         let probes: Vec<Sample> = allocators
             .iter()
@@ -480,31 +347,5 @@ mod tests {
         let mut executor = MockExecutor::new(&allocators, |_, _| None);
         let result = campaign.run(Vec::new(), &mut executor, &mut |_| anyhow::bail!("no space left"));
         assert_eq!(result.expect_err("ended").to_string(), "no space left");
-    }
-
-    #[test]
-    fn the_budget_decides_between_the_least_and_the_most_blocks() {
-        let seconds = Duration::from_secs;
-        let budget = Stopping::Budget(seconds(100));
-        assert!(budget.goes_on(2, seconds(1000), seconds(400)));
-        assert!(!budget.goes_on(3, seconds(90), seconds(11)));
-        assert!(budget.goes_on(3, seconds(90), seconds(10)));
-        assert!(!budget.goes_on(10, seconds(1), seconds(0)));
-        assert!(Stopping::Blocks(12).goes_on(11, seconds(1000), seconds(100)));
-        assert!(!Stopping::Blocks(12).goes_on(12, seconds(1), seconds(0)));
-    }
-
-    #[test]
-    fn the_time_left_follows_the_rule() {
-        let seconds = Duration::from_secs;
-        let blocks = Stopping::Blocks(4);
-        assert_eq!(blocks.left(0, seconds(0), seconds(0), 0.0), None);
-        // Half of the second of four blocks took five seconds: 2.5 blocks of ten seconds are left.
-        assert_eq!(blocks.left(1, seconds(10), seconds(15), 0.5), Some(seconds(25)));
-        // Ten blocks would take longer than the budget has.
-        let budget = Stopping::Budget(seconds(60));
-        assert_eq!(budget.left(2, seconds(20), seconds(25), 0.5), Some(seconds(35)));
-        // The third block is finished even where it exceeds the budget.
-        assert_eq!(budget.left(2, seconds(60), seconds(75), 0.5), Some(seconds(15)));
     }
 }

@@ -11,15 +11,19 @@ mod presets;
 mod process;
 mod program;
 mod progress;
+mod shot;
+mod stopping;
 #[cfg(test)]
 pub mod testing;
 mod verify;
 
-pub use campaign::{Campaign, Conclusion, Stopping, probe};
+pub use campaign::{Campaign, Conclusion};
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
 pub use plan::{Entry, Plan, Request};
 pub use presets::Size;
 pub use process::{ProcessExecutor, inherited_environment};
 pub use program::Program;
 pub use progress::Progress;
+pub use shot::probe;
+pub use stopping::Stopping;
 pub use verify::DOES_NOT_LOAD;

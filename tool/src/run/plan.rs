@@ -100,7 +100,9 @@ impl Plan {
         let rows = entries
             .iter()
             .enumerate()
-            .flat_map(|(index, entry)| entry.threads.iter().map(move |&threads| Row { entry: index, threads }))
+            .flat_map(|(index, entry)| {
+                entry.threads.iter().map(move |&threads| Row { entry: index, threads })
+            })
             .collect();
         Ok(Self { entries, rows, seed })
     }
@@ -125,7 +127,9 @@ impl Plan {
 /// 1, 2, 4 … up to twice the CPUs, and up to 4 at least.
 fn sweep(cpus: u32) -> Vec<u32> {
     let most = cpus.saturating_mul(2).max(4);
-    std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2)).take_while(|&threads| threads <= most).collect()
+    std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2))
+        .take_while(|&threads| threads <= most)
+        .collect()
 }
 
 fn choose(request: &Request<'_>, offered: &[Description]) -> Result<Vec<Entry>> {
@@ -159,7 +163,11 @@ fn choose(request: &Request<'_>, offered: &[Description]) -> Result<Vec<Entry>> 
 
 fn names(offered: &[Description]) -> Vec<&str> {
     let variants = PRESETS.iter().filter(|preset| preset.label != preset.workload);
-    offered.iter().map(|description| description.name.as_str()).chain(variants.map(|preset| preset.label)).collect()
+    offered
+        .iter()
+        .map(|description| description.name.as_str())
+        .chain(variants.map(|preset| preset.label))
+        .collect()
 }
 
 fn from_preset(preset: &Preset, description: &Description, size: Size) -> Entry {
@@ -202,7 +210,8 @@ fn apply(setting: &str, entries: &mut [Entry]) -> Result<()> {
             continue;
         }
         matched = true;
-        let keys: Vec<&str> = entry.description.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        let keys: Vec<&str> =
+            entry.description.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         if !keys.contains(&key) {
             bail!(unknown(&format!("parameter of {workload}"), key, &keys));
         }
@@ -221,7 +230,11 @@ mod tests {
     use super::*;
     use crate::run::testing::descriptions;
 
-    fn request<'a>(workloads: &'a [String], settings: &'a [String], threads: Option<&'a [u32]>) -> Request<'a> {
+    fn request<'a>(
+        workloads: &'a [String],
+        settings: &'a [String],
+        threads: Option<&'a [u32]>,
+    ) -> Request<'a> {
         Request { workloads, threads, settings, size: Size::Default, cpus: 2 }
     }
 
@@ -246,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_workload_stands_for_all_its_variants_and_settings_reach_them() {
-        let plan = plan(&["threadtest", "threadtest-small"], &["threadtest.rounds=3"], Some(&[2, 1, 2])).expect("a plan");
+        let plan = plan(&["threadtest", "threadtest-small"], &["threadtest.rounds=3"], Some(&[2, 1, 2]))
+            .expect("a plan");
         let labels: Vec<&str> = plan.entries.iter().map(|entry| entry.label.as_str()).collect();
         assert_eq!(labels, ["threadtest-small", "threadtest-medium"]);
         for entry in &plan.entries {
@@ -285,7 +299,10 @@ mod tests {
         assert!(refused(&["larson"], &["larson.size"], None).contains("not 'larson.size'"));
         assert!(refused(&["larson"], &["larson.rounds=x"], None).contains("WORKLOAD.KEY=NUMBER"));
         assert!(refused(&["larson"], &["larson.roundz=1"], None).contains("did you mean 'rounds'?"));
-        assert!(refused(&["larson"], &["threadtest.size=1"], None).contains("unknown workload in --set 'threadtest'"));
+        assert!(
+            refused(&["larson"], &["threadtest.size=1"], None)
+                .contains("unknown workload in --set 'threadtest'")
+        );
         assert!(refused(&["bounded"], &[], Some(&[8])).contains("bounded runs with 1 to 2 threads"));
     }
 }

@@ -77,6 +77,6 @@ pub const PRESETS: &[Preset] = &[
         workload: "larson",
         shape: &[],
         work: &[("rounds", 5.0)],
-        quick: &[("rounds", 1.0)],
+        quick: &[("rounds", 2.0)],
     },
 ];

@@ -24,8 +24,17 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Variables that processes inherit by name.
 const INHERITED: &[&str] = &["PATH", "LD_LIBRARY_PATH", "GLIBC_TUNABLES"];
 /// Beginnings of the names of variables that configure allocators; processes inherit them.
-const INHERITED_PREFIXES: &[&str] =
-    &["MALLOC_", "AMPLE_", "_RJEM_MALLOC_", "MIMALLOC_", "TCMALLOC_", "TBB_MALLOC_", "SCUDO_", "SNMALLOC_", "RPMALLOC_"];
+const INHERITED_PREFIXES: &[&str] = &[
+    "MALLOC_",
+    "AMPLE_",
+    "_RJEM_MALLOC_",
+    "MIMALLOC_",
+    "TCMALLOC_",
+    "TBB_MALLOC_",
+    "SCUDO_",
+    "SNMALLOC_",
+    "RPMALLOC_",
+];
 /// Variables of the tool itself, which processes do not inherit.
 const OWN: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR"];
 
@@ -295,6 +304,8 @@ mod tests {
             environment: BTreeMap::new(),
             timeout: LONG,
         });
-        assert!(matches!(ended.end, End::NotStarted(reason) if reason.starts_with("cannot run /nonexistent")));
+        assert!(
+            matches!(ended.end, End::NotStarted(reason) if reason.starts_with("cannot run /nonexistent"))
+        );
     }
 }

@@ -18,7 +18,8 @@ impl Progress {
     /// Starts the clock.
     pub fn start(stopping: Stopping) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         Self { bar, stopping, started: Instant::now() }
     }

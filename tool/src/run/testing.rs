@@ -12,7 +12,13 @@ use crate::allocators::Allocator;
 
 /// A process that ended so, with this output.
 pub fn ended(end: End, stdout: &str) -> Ended {
-    Ended { end, stdout: stdout.into(), stderr: String::new(), elapsed: Duration::from_millis(1), usage: None }
+    Ended {
+        end,
+        stdout: stdout.into(),
+        stderr: String::new(),
+        elapsed: Duration::from_millis(1),
+        usage: None,
+    }
 }
 
 /// A flawless result: one second of wall time, one MiB of memory.
@@ -82,12 +88,15 @@ pub struct Asked<'a> {
     pub canary: bool,
 }
 
+/// Changes an answer, or replaces it.
+type Deviation<'a> = dyn FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended> + 'a;
+
 /// Answers every request with a flawless result, but for what `deviate` says.
 pub struct MockExecutor<'a> {
     /// The allocators by whose libraries requests are told apart.
     pub allocators: &'a [Allocator],
     /// Changes an answer.
-    pub deviate: Box<dyn FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended> + 'a>,
+    pub deviate: Box<Deviation<'a>>,
     /// Requests so far.
     pub requests: usize,
     /// Requests after which the user interrupts.

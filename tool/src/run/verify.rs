@@ -14,7 +14,8 @@ const REQUIRED: &[&str] = &["malloc", "free", "calloc", "realloc", "posix_memali
 /// A function that some libraries leave out, to be served by the library if it defines it.
 const OPTIONAL: &str = "malloc_usable_size";
 /// Reason for a workload that takes a null loop's time off its own, with nothing left.
-const TOO_SHORT: &str = "too little work: its time is lost in the noise of this machine; raise its amount with --set";
+const TOO_SHORT: &str =
+    "too little work: its time is lost in the noise of this machine; raise its amount with --set";
 /// Characters of a foreign message that a reason quotes.
 const QUOTE: usize = 160;
 
@@ -85,7 +86,10 @@ fn outcome(code: i32, ended: &Ended, expected: &Expected<'_>) -> Result<Judgemen
 fn check(measurement: &Measurement, expected: &Expected<'_>) -> Result<(), String> {
     let found = measurement.schema_version;
     if found != ample_protocol::SCHEMA_VERSION {
-        return Err(format!("the workload speaks schema version {found}, not {}", ample_protocol::SCHEMA_VERSION));
+        return Err(format!(
+            "the workload speaks schema version {found}, not {}",
+            ample_protocol::SCHEMA_VERSION
+        ));
     }
     if measurement.workload != expected.workload || measurement.threads != expected.threads {
         return Err(format!(
@@ -146,8 +150,7 @@ mod tests {
 
     fn judged(ended: &Ended) -> Judgement {
         let allocator = Allocator::fake("x");
-        let expected =
-            Expected { allocator: &allocator, workload: "larson", threads: 2, pass: Pass::Timed };
+        let expected = Expected { allocator: &allocator, workload: "larson", threads: 2, pass: Pass::Timed };
         judge(ended, &expected).expect("not interrupted")
     }
 
@@ -197,14 +200,17 @@ mod tests {
     #[test]
     fn a_library_that_was_not_preloaded_is_named_as_such() {
         let mut refused = line(|_| ());
-        refused.stderr = "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (bad): ignored.\n".into();
+        refused.stderr =
+            "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (bad): ignored.\n".into();
         let reason = reason(&refused);
         assert!(reason.starts_with("the library does not load: object '/x.so'"), "{reason}");
     }
 
     #[test]
     fn figures_that_contradict_the_request_do_not_count() {
-        assert!(reason(&line(|m| m.operations -= 1)).starts_with("wrong operation count: 999 instead of 1000"));
+        assert!(
+            reason(&line(|m| m.operations -= 1)).starts_with("wrong operation count: 999 instead of 1000")
+        );
         assert!(reason(&line(|m| m.threads = 1)).starts_with("asked for larson on 2 threads"));
         assert!(reason(&line(|m| m.workload = "other".into())).contains("got other on 2"));
         assert!(reason(&line(|m| m.schema_version += 1)).contains("schema version"));

@@ -124,9 +124,8 @@ mod tests {
         let covered = (0..trials)
             .filter(|_| {
                 // Sum of twelve uniforms minus six: close to a standard normal.
-                let values: Vec<f64> = (0..10)
-                    .map(|_| (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0)
-                    .collect();
+                let values: Vec<f64> =
+                    (0..10).map(|_| (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0).collect();
                 let found = Bootstrap::of(&values, &resamples).expect("complete blocks").estimate();
                 found.low <= 0.0 && 0.0 <= found.high
             })

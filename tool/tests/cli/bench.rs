@@ -1,7 +1,5 @@
 //! Whole runs of the tool with real processes.
 
-
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,7 +34,13 @@ fn the_default_selection_runs_and_leaves_all_its_files() {
     let rows = summary["rows"].as_array().expect("a list");
     let labels: Vec<&str> = rows.iter().map(|row| row["workload"].as_str().expect("a name")).collect();
     let expected = [
-        "malloc-test", "heap-leak", "false-sharing", "threadtest-small", "threadtest-medium", "large-block", "larson",
+        "malloc-test",
+        "heap-leak",
+        "false-sharing",
+        "threadtest-small",
+        "threadtest-medium",
+        "large-block",
+        "larson",
     ];
     assert_eq!(labels, expected);
     for name in ["glibc", "glibc:MALLOC_ARENA_MAX=1"] {
@@ -66,12 +70,16 @@ fn faulty_libraries_are_failed_rows_with_a_reason_and_the_rest_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path();
     library(at, "crash", "__attribute__((constructor)) void s(void) { *(volatile int *)0 = 1; }", &[]);
-    library(at, "hang", "#include <unistd.h>\n__attribute__((constructor)) void s(void) { for (;;) pause(); }", &[]);
+    library(
+        at,
+        "hang",
+        "#include <unistd.h>\n__attribute__((constructor)) void s(void) { for (;;) pause(); }",
+        &[],
+    );
     library(at, "exit", "#include <unistd.h>\n__attribute__((constructor)) void s(void) { _exit(9); }", &[]);
     library(at, "nothing", "int nothing;", &[]);
     let list = "./libcrash.so,./libhang.so,./libexit.so,./libnothing.so";
-    let summary =
-        summary(at, &["larson", "-a", list, "-t", "1", "-r", "1", "--quick", "--timeout", "3"]);
+    let summary = summary(at, &["larson", "-a", list, "-t", "1", "-r", "1", "--quick", "--timeout", "3"]);
     assert_eq!(statuses(&summary, "glibc"), ["measured"]);
     for (name, reason) in [
         ("crash", "crashed with SIGSEGV (signal 11)"),
@@ -94,8 +102,10 @@ fn a_crash_in_the_timed_pass_is_a_failed_row_and_a_good_library_is_compared() {
     let serving = include_str!("serving.c");
     library(folder.path(), "good", serving, &["-DDIES_LATE=0"]);
     library(folder.path(), "late", serving, &["-DDIES_LATE=1"]);
-    let summary =
-        summary(folder.path(), &["larson", "-a", "./libgood.so,./liblate.so", "-t", "1", "-r", "2", "--quick"]);
+    let summary = summary(
+        folder.path(),
+        &["larson", "-a", "./libgood.so,./liblate.so", "-t", "1", "-r", "2", "--quick"],
+    );
     assert_eq!(statuses(&summary, "late"), ["failed"]);
     assert_eq!(statuses(&summary, "good"), ["measured"]);
     assert_eq!(summary["gaps"][0]["reason"], "crashed with SIGABRT (signal 6)");

@@ -1,7 +1,5 @@
 //! Bad input: one clear line that says what to do, the right exit code, nothing measured.
 
-
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;

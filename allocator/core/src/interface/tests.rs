@@ -54,7 +54,11 @@ impl Filled {
     fn check(&self, size: usize) {
         // SAFETY: the block is live.
         let content = unsafe { std::slice::from_raw_parts(self.pointer(), size) };
-        assert!(content.iter().all(|&byte| byte == self.byte), "a block of {} bytes lost its content", self.size);
+        assert!(
+            content.iter().all(|&byte| byte == self.byte),
+            "a block of {} bytes lost its content",
+            self.size
+        );
     }
 
     fn free(self, allocator: &Allocator, heap: &Heap) {
@@ -248,13 +252,21 @@ fn no_memory_is_an_answer_and_memory_comes_again() {
 fn the_child_of_a_fork_goes_on() {
     let allocator = allocator();
     let (own, other) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
-    let blocks: Vec<_> = (1..200).map(|n| Filled::new(allocator.allocate(other, n * 10), n * 10, n as u8)).collect();
+    let blocks: Vec<_> =
+        (1..200).map(|n| Filled::new(allocator.allocate(other, n * 10), n * 10, n as u8)).collect();
     allocator.before_fork();
+    // Another library's fork handler allocates, and needs more than the loaded magazine has.
+    let handlers: Vec<_> =
+        (1..200).map(|n| Filled::new(allocator.allocate(own, n * 300), n * 300, 1)).collect();
+    handlers.into_iter().for_each(|block| block.free(allocator, own));
     allocator.after_fork_in_child(Some(own));
     for block in blocks {
         block.free(allocator, own);
     }
     let adopted = allocator.attach().expect("memory");
-    assert!(ptr::eq(adopted.arena.get(), other.arena.get()), "the arena of a thread that is gone is used again");
+    assert!(
+        ptr::eq(adopted.arena.get(), other.arena.get()),
+        "the arena of a thread that is gone is used again"
+    );
     run(allocator, adopted, 5, None);
 }

@@ -118,6 +118,11 @@ pub(crate) fn wake_one(word: &AtomicU32) {
     });
 }
 
+pub(crate) fn thread_id() -> usize {
+    // SAFETY: has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
 pub(crate) fn now_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     keeping_errno(|| {

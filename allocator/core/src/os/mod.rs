@@ -9,6 +9,7 @@
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
 //! | `wake_one(word)` | wakes one sleeper |
+//! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
 //! | `die(message)` | one line on standard error, then the end of the process |
 //!

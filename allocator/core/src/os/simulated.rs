@@ -32,6 +32,7 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
 
 thread_local! {
     static CALLS_UNTIL_FAILURE: Cell<Option<u64>> = const { Cell::new(None) };
+    static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
 
 /// From now on the calling thread's `n`-th request for memory fails (0: the next one), and all after it do;
@@ -99,6 +100,10 @@ pub(crate) fn wait(_: &AtomicU32, _: u32) {
 }
 
 pub(crate) fn wake_one(_: &AtomicU32) {}
+
+pub(crate) fn thread_id() -> usize {
+    IDENTITY.with(|place| core::ptr::from_ref(place).addr())
+}
 
 pub(crate) fn now_ms() -> u64 {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);

@@ -1,0 +1,117 @@
+//! A program whose allocator is Ample, on the real system: threads that come and go, and free each other's
+//! blocks. `AMPLE_STRESS_ROUNDS` sets how long it runs (default 20 rounds, about a second); CONTRIBUTING.md says how to run it under
+//! ThreadSanitizer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc;
+use std::thread;
+
+#[global_allocator]
+static GLOBAL: ample_alloc::Ample = ample_alloc::Ample;
+
+fn rounds() -> u64 {
+    match std::env::var("AMPLE_STRESS_ROUNDS") {
+        Ok(text) => text.parse().expect("AMPLE_STRESS_ROUNDS is a number of rounds"),
+        Err(_) => 20,
+    }
+}
+
+/// xorshift64*, S. Vigna 2016.
+fn random(state: &mut u64) -> usize {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize
+}
+
+/// A block whose bytes all say the same, which a receiver can check.
+fn block(state: &mut u64) -> Vec<u8> {
+    let size = 1 + random(state) % (1 << (random(state) % 17));
+    vec![size as u8; size]
+}
+
+fn check(block: &[u8]) {
+    let expected = block.len() as u8;
+    assert!(block.iter().all(|&byte| byte == expected), "a block of {} bytes lost its content", block.len());
+}
+
+#[test]
+fn threads_free_what_others_allocated() {
+    const THREADS: usize = 4;
+    for round in 0..rounds() {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Vec<u8>>()).unzip();
+        let workers: Vec<_> = receivers
+            .into_iter()
+            .enumerate()
+            .map(|(index, receiver)| {
+                let next = senders[(index + 1) % THREADS].clone();
+                thread::spawn(move || {
+                    let mut state = round * 100 + index as u64 + 1;
+                    let mut kept: Vec<Vec<u8>> = Vec::new();
+                    for _ in 0..3000 {
+                        let fresh = block(&mut state);
+                        match random(&mut state) % 3 {
+                            0 => kept.push(fresh),
+                            1 if next.send(fresh).is_err() => break,
+                            _ => {
+                                if !kept.is_empty() {
+                                    let index = random(&mut state) % kept.len();
+                                    check(&kept.swap_remove(index));
+                                }
+                            }
+                        }
+                        if let Ok(other) = receiver.try_recv() {
+                            check(&other);
+                        }
+                    }
+                    drop(next);
+                    kept.iter().for_each(|block| check(block));
+                    receiver
+                })
+            })
+            .collect();
+        drop(senders);
+        for worker in workers {
+            let receiver = worker.join().expect("no panic");
+            receiver.iter().for_each(|block| check(&block));
+        }
+    }
+}
+
+#[test]
+fn ordinary_collections_work() {
+    let mut map = HashMap::new();
+    let mut tree = BTreeMap::new();
+    for number in 0..20_000u64 {
+        map.insert(number, number.to_string());
+        tree.insert(number.to_string(), number);
+    }
+    assert!(map.iter().all(|(number, text)| tree[text] == *number));
+    let mut grown = String::new();
+    for _ in 0..100_000 {
+        grown.push_str("0123456789");
+    }
+    grown.shrink_to_fit();
+    assert_eq!(grown.len(), 1_000_000);
+}
+
+#[test]
+fn alignments_are_kept_through_growth() {
+    use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
+    for shift in 0..22 {
+        let layout = Layout::from_size_align(100, 1 << shift).expect("a valid layout");
+        // SAFETY: the layout is not empty.
+        let (plain, zeroed) = unsafe { (alloc(layout), alloc_zeroed(layout)) };
+        assert!(plain.addr() % layout.align() == 0 && zeroed.addr() % layout.align() == 0);
+        // SAFETY: a live block of 100 bytes.
+        assert!((0..100).all(|index| unsafe { *zeroed.add(index) } == 0));
+        // SAFETY: live blocks with this layout.
+        let grown = unsafe { realloc(plain, layout, 300_000) };
+        assert_eq!(grown.addr() % layout.align(), 0);
+        let larger = Layout::from_size_align(300_000, 1 << shift).expect("a valid layout");
+        // SAFETY: live blocks with these layouts.
+        unsafe { dealloc(grown, larger) };
+        // SAFETY: as above.
+        unsafe { dealloc(zeroed, layout) };
+    }
+}
