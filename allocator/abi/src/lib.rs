@@ -5,14 +5,15 @@
 //! | `c` | malloc and its family |
 //! | `cxx` | C++'s operators new and delete |
 //! | `foreign` | blocks that came from the C library's own malloc |
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 
 mod c;
 mod cxx;
 mod foreign;
 
 /// Ends the process: this library neither unwinds nor formats.
-#[panic_handler]
+#[cfg_attr(not(test), panic_handler)]
+#[cfg_attr(test, expect(dead_code, reason = "std has its own"))]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     const MESSAGE: &[u8] = b"ample: internal error\n";
     // SAFETY: the text is readable; the process ends whether or not it could be written.

@@ -87,8 +87,11 @@ impl Allocator {
         match unsafe { self.units.entry(block.addr()) } {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
             0 => unsafe { self.free_large(block) },
-            // SAFETY: the caller's contract.
-            entry => Ok(unsafe { self.free_slow(heap, block, entry) }),
+            entry => {
+                // SAFETY: the caller's contract.
+                unsafe { self.free_slow(heap, block, entry) };
+                Ok(())
+            }
         }
     }
 

@@ -26,7 +26,7 @@ impl Meta {
     pub(crate) fn record<T>(&mut self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= os::PAGE - LINE) }
         let bytes = size_of::<T>().next_multiple_of(LINE);
-        if self.next % os::PAGE == 0 || self.next % os::PAGE + bytes > os::PAGE {
+        if self.next.is_multiple_of(os::PAGE) || self.next % os::PAGE + bytes > os::PAGE {
             self.next = self.next.next_multiple_of(os::PAGE) + LINE;
         }
         if self.next + bytes > self.end {

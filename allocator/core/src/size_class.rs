@@ -138,7 +138,7 @@ pub(crate) fn class_of(size: usize) -> Option<Class> {
 pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
     let first = class_of(size.max(align))?;
     // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment.
-    (first..=CLASSES).find(|&class| align <= UNIT && INFO[class].size as usize % align == 0)
+    (first..=CLASSES).find(|&class| align <= UNIT && (INFO[class].size as usize).is_multiple_of(align))
 }
 
 /// The facts of a class in 1 … [`CLASSES`].

@@ -149,7 +149,7 @@ impl Span {
     pub(crate) fn give_back(&self, block: *mut u8) {
         let info = size_class::of(self.class());
         let offset = block.addr() - self.start.get();
-        let index = (offset as u64 * u64::from(info.reciprocal) >> 32) as usize;
+        let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
         if index * info.size as usize != offset || index >= usize::from(self.fresh.get()) {
             os::die("ample: free of a pointer that malloc did not return\n");
         }

@@ -197,7 +197,7 @@ impl Units {
         // SAFETY: chunk infos live for ever.
         let info = unsafe { info.as_ref() };
         // Relaxed: whoever holds a block of the unit got it after the span was written.
-        NonNull::new(info.0[address % CHUNK >> UNIT_SHIFT].load(Ordering::Relaxed))
+        NonNull::new(info.0[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed))
     }
 
     /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of the heap. `infos` gives zeroed
@@ -262,7 +262,7 @@ impl Units {
         // SAFETY: chunk infos live for ever.
         let info = unsafe { &*info };
         // Relaxed: as for entries.
-        info.0[address % CHUNK >> UNIT_SHIFT].store(span, Ordering::Relaxed);
+        info.0[(address % CHUNK) >> UNIT_SHIFT].store(span, Ordering::Relaxed);
     }
 }
 

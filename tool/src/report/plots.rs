@@ -22,6 +22,8 @@ use crate::stats::{Estimate, Metric};
 /// Sizes in pixels, chosen so that text can still be read when a phone scales the picture down.
 const CURVES: (u32, u32) = (560, 360);
 const TRADE_OFF: (u32, u32) = (580, 460);
+/// Room for the labels of its axes: on the left, and below.
+const TRADE_OFF_AXES: (u32, u32) = (78, 54);
 const FONT: u32 = 18;
 /// Room for the labels at the ends of the curves.
 const LABELS: u32 = 144;
@@ -169,7 +171,11 @@ pub fn trade_off(summary: &Summary) -> Result<Option<String>> {
     {
         let area = SVGBackend::with_string(&mut drawing, TRADE_OFF).into_drawing_area();
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(24).x_label_area_size(54).y_label_area_size(78);
+        builder
+            .margin(8)
+            .margin_right(24)
+            .x_label_area_size(TRADE_OFF_AXES.1)
+            .y_label_area_size(TRADE_OFF_AXES.0);
         // Ratios: half and double lie equally far from equality.
         let axis = |range: &Range<f64>| Axis::logarithmic(range.start, range.end, 1000.0);
         let chart = builder.build_cartesian_2d(axis(&x), axis(&y)).map_err(failed)?;
@@ -221,7 +227,8 @@ fn draw_trade_off(
     }
     // The name that matters most chooses first.
     labels.sort_by_key(|label| std::cmp::Reverse(label.look.width));
-    let bounds = (0, 0, TRADE_OFF.0 as i32, TRADE_OFF.1 as i32);
+    let (left, below) = TRADE_OFF_AXES;
+    let bounds = (left as i32 + 12, 0, TRADE_OFF.0 as i32, (TRADE_OFF.1 - below) as i32);
     for (label, at) in place_around(labels, &obstacles, bounds) {
         area.draw(&Text::new(label.text, at, name_style(label.look))).map_err(failed)?;
     }
