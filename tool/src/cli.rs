@@ -45,7 +45,7 @@ pub struct Bench {
     /// Do little work in every row, and take half a minute
     #[arg(long)]
     pub quick: bool,
-    /// Output folder [default: ample-out/<UTC>-<host>]
+    /// Output folder; otherwise `ample-out/UTC-HOST` with the time and the name of this machine
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print the summary as JSON instead of the table

@@ -223,20 +223,7 @@ impl Allocator {
         let mut left = usize::from(magazine.count.replace(0));
         while left > 0 {
             let owner = units::arena_in(self.entry(magazine.slot(0).get()));
-            let mut kept = 0;
-            self.arena(owner).give_back(
-                self.below(),
-                (0..left).filter_map(|index| {
-                    let block = magazine.slot(index).get();
-                    if units::arena_in(self.entry(block)) == owner {
-                        return Some(block);
-                    }
-                    magazine.slot(kept).set(block);
-                    kept += 1;
-                    None
-                }),
-            );
-            left = kept;
+            left = self.arena(owner).give_back(self.below(), magazine, left);
         }
     }
 
@@ -320,7 +307,7 @@ impl Allocator {
 
     /// Takes back a block from a thread without a heap.
     pub(crate) fn give_back_direct(&self, block: *mut u8, entry: Entry) {
-        self.arena(units::arena_in(entry)).give_back(self.below(), core::iter::once(block));
+        self.arena(units::arena_in(entry)).give_back_one(self.below(), block);
     }
 
     /// An empty magazine for `class`.

@@ -84,12 +84,59 @@ impl Arena {
         found
     }
 
-    /// Takes blocks back that belong to this arena and are handed out.
-    pub(crate) fn give_back(&self, below: Below, blocks: impl Iterator<Item = *mut u8>) {
+    /// Takes back those of the lowest `count` blocks of a magazine that belong to this arena; moves the others
+    /// down. Returns how many others there are.
+    pub(crate) fn give_back(&self, below: Below, magazine: &Magazine, count: usize) -> usize {
         let mut spans = self.spans.lock();
-        for block in blocks {
-            spans.give_back(below, block);
+        let mut last: Option<&'static Span> = None;
+        let mut others = 0;
+        for index in 0..count {
+            let block = magazine.slot(index).get();
+            let span = match last {
+                // Blocks of one span come in runs: most need neither table.
+                Some(span) if span.holds(block) => span,
+                _ => match self.own_span(below, block) {
+                    Some(span) => {
+                        if let Some(last) = last.replace(span) {
+                            spans.settle(below, last);
+                        }
+                        span
+                    }
+                    None => {
+                        magazine.slot(others).set(block);
+                        others += 1;
+                        continue;
+                    }
+                },
+            };
+            span.give_back(block);
         }
+        if let Some(last) = last {
+            spans.settle(below, last);
+        }
+        others
+    }
+
+    /// Takes one block of this arena back, for threads that have no heap.
+    pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) {
+        let mut spans = self.spans.lock();
+        if let Some(span) = self.own_span(below, block) {
+            span.give_back(block);
+            spans.settle(below, span);
+        }
+    }
+
+    /// The span of a live small block, if this arena owns it.
+    fn own_span(&self, below: Below, block: *mut u8) -> Option<&'static Span> {
+        // SAFETY: a live small block.
+        let entry = unsafe { below.ground.units.entry(block.addr()) };
+        if units::arena_in(entry) != self.index {
+            return None;
+        }
+        // SAFETY: as above.
+        let span = unsafe { below.ground.units.span(block.addr()) }?;
+        // SAFETY: the span of a live block is live.
+        Some(unsafe { span.as_ref() })
     }
 
     /// Gives empty spans back to the page heap.
@@ -138,13 +185,9 @@ impl Spans {
         }
     }
 
-    fn give_back(&mut self, below: Below, block: *mut u8) {
-        // SAFETY: a live small block, by `Arena::give_back`'s contract.
-        let Some(span) = (unsafe { below.ground.units.span(block.addr()) }) else { return };
-        // SAFETY: the span of a live block is live.
-        let span: &'static Span = unsafe { span.as_ref() };
+    /// Lists a span that blocks came back to, or releases it when it is empty.
+    fn settle(&mut self, below: Below, span: &'static Span) {
         let class = span.class();
-        span.give_back(block);
         if !span.listed.get() {
             self.list(class, span);
         }

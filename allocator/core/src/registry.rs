@@ -10,6 +10,8 @@ use crate::sync::{self, Ordering};
 
 /// Index of the arena for threads without a heap.
 const COMMON: u16 = 1;
+/// Heaps of threads that ended that are kept as they are, for the next threads.
+const WARM: usize = 8;
 
 /// Who uses which arena.
 pub(crate) struct Registry {
@@ -19,13 +21,18 @@ pub(crate) struct Registry {
     count: u16,
     /// Where the search for an arena without users begins.
     cursor: u16,
-    /// Heaps that no thread uses.
+    /// Heaps that no thread uses, with all that they hold, the longest unused first.
+    warm: [Option<&'static Heap>; WARM],
+    /// Records of heaps that no thread uses and that hold nothing.
     heaps: Spares<Heap>,
 }
 
+// SAFETY: the heaps in the registry are used by no thread; whoever takes one out makes it his.
+unsafe impl Send for Registry {}
+
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self { users: [0; ARENAS], count: 0, cursor: COMMON, heaps: Spares::new() }
+        Self { users: [0; ARENAS], count: 0, cursor: COMMON, warm: [None; WARM], heaps: Spares::new() }
     }
 
     /// An arena without users (left by a thread that ended).
@@ -47,6 +54,9 @@ impl Allocator {
     /// A heap for the calling thread; `None`: no memory.
     pub fn attach(&self) -> Option<&'static Heap> {
         let mut registry = self.registry.lock();
+        if let Some(warm) = registry.warm.iter_mut().rev().find_map(Option::take) {
+            return Some(warm);
+        }
         self.common_arena_in(&mut registry)?;
         let arena = match registry.orphan() {
             Some(index) => self.arena(index),
@@ -74,11 +84,32 @@ impl Allocator {
         Some(heap)
     }
 
-    /// Takes a heap back, with all that it holds.
+    /// Takes a heap back. It stays warm for a while: a thread that begins soon gets it with its magazines. Of many such heaps the
+    /// longest unused is emptied.
     ///
     /// # Safety
     /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
     pub unsafe fn detach(&self, heap: &'static Heap) {
+        let coldest = {
+            let mut registry = self.registry.lock();
+            match registry.warm.iter_mut().find(|place| place.is_none()) {
+                Some(place) => {
+                    *place = Some(heap);
+                    None
+                }
+                None => {
+                    registry.warm.rotate_left(1);
+                    registry.warm[WARM - 1].replace(heap)
+                }
+            }
+        };
+        if let Some(coldest) = coldest {
+            self.retire(coldest);
+        }
+    }
+
+    /// Gives back all that a heap holds, and its record.
+    fn retire(&self, heap: &'static Heap) {
         let Some(arena) = heap.arena() else { return };
         self.flush(heap);
         let mut registry = self.registry.lock();
@@ -88,10 +119,21 @@ impl Allocator {
             self.flush_linked(arena.inbox.close());
             arena.release_empty(self.below());
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: only this function knows the heap.
         unsafe { registry.heaps.put(NonNull::from(heap)) };
         // Relaxed: as in `attach`.
         self.heaps.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Empties the heaps that no thread uses.
+    #[cfg(test)]
+    pub(crate) fn retire_warm(&self) {
+        for index in 0..WARM {
+            let warm = self.registry.lock().warm[index].take();
+            if let Some(heap) = warm {
+                self.retire(heap);
+            }
+        }
     }
 
     /// The arena for threads without a heap: those that have ended it, and those for which there is no memory.
@@ -148,15 +190,17 @@ impl Allocator {
         self.each_lock(|lock| lock.release());
         let own = heap.and_then(Heap::arena).map_or(0, |arena| arena.index);
         let mut registry = self.registry.lock();
+        let warm = registry.warm;
         for index in COMMON + 1..=registry.count {
-            let users = if index == own { 1 } else { 0 };
+            let is = |heap: &Heap| heap.arena().is_some_and(|arena| arena.index == index);
+            let users = u32::from(index == own) + warm.into_iter().flatten().filter(|heap| is(heap)).count() as u32;
             if registry.users[usize::from(index)] > 0 && users == 0 {
                 self.flush_linked(self.arena(index).inbox.close());
             }
             registry.users[usize::from(index)] = users;
         }
         // Relaxed: as in `attach`.
-        self.heaps.store(u32::from(own != 0), Ordering::Relaxed);
+        self.heaps.store(u32::from(own != 0) + warm.iter().flatten().count() as u32, Ordering::Relaxed);
     }
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {

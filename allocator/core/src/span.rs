@@ -84,6 +84,11 @@ impl Span {
         self.units.get() * UNIT
     }
 
+    /// Whether `block` lies in the span.
+    pub(crate) fn holds(&self, block: *mut u8) -> bool {
+        block.addr().wrapping_sub(self.start.get()) < self.bytes()
+    }
+
     /// Cuts the span into blocks of `class`, none of them handed out.
     pub(crate) fn cut(&self, class: Class) {
         self.class.set(class as u8);

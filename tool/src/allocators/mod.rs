@@ -1,7 +1,7 @@
 //! The allocators to compare: which there are, where they lie, what they are.
 //!
 //! [`catalogue`] names those that the tool knows; [`Finder`] looks for them on this machine;
-//! [`select`] resolves what the user asked for.
+//! [`select()`] resolves what the user asked for.
 
 mod catalogue;
 mod discover;

@@ -38,9 +38,9 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     }
     let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref())?;
     let stopping = arguments.runs.map_or(Stopping::Budget(budget), |runs| Stopping::Blocks(runs as usize));
-    let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
     let probes = try_all(&mut executor, &program, &chosen, arguments)?;
+    let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     for sample in &probes {
         folder.append(sample)?;
     }

@@ -3,8 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -19,14 +17,11 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Catches both signals from now on. A second one ends the tool at once.
+    /// Catches both signals from now on. Further ones change nothing: some senders, such as
+    /// timeout(1), signal a process and then its group, and the tool ends soon enough after the first.
     pub fn install() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
-        let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset, and sets it.
-            signal_hook::flag::register_conditional_shutdown(signal, EXIT_CODE.into(), Arc::clone(&seen))?;
-            signal_hook::flag::register(signal, Arc::clone(&seen))?;
             signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
         }
         Ok(Self { wake })

@@ -1,6 +1,6 @@
 //! Runs the samples: what is to be run, how one process runs, what its result is worth.
 //!
-//! [`Plan`] says what; [`Executor`] runs one process; [`verify`] judges it; [`Campaign`] goes
+//! [`Plan`] says what; [`executor::Executor`] runs one process; [`verify`] judges it; [`Campaign`] goes
 //! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
 
 mod campaign;

@@ -80,6 +80,7 @@ fn a_library_that_does_not_load_ends_the_run_before_it_begins() {
     let (code, line) = refused(folder.path(), &["-a", "./libneeds.so"]);
     assert_eq!(code, 1);
     assert!(line.contains("the library does not load: libmissing.so: cannot open"), "{line}");
+    assert!(!folder.path().join("ample-out").exists(), "no output folder is left behind");
 }
 
 #[test]

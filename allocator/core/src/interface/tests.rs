@@ -161,6 +161,7 @@ fn many_threads_that_free_each_others_blocks() {
 
 /// Bytes in use when only the depots may still hold blocks: 0 once those are emptied.
 fn kept_bytes(allocator: &Allocator) -> usize {
+    allocator.retire_warm();
     for depot in &allocator.depots {
         while let Some(magazine) = depot.lock().take() {
             allocator.flush_linked(magazine.as_ptr());
