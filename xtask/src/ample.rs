@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 
 use crate::cargo;
 
@@ -18,12 +18,7 @@ const PACKAGES: [&str; 3] = ["ample-abi", "ample-workloads", "ample-tool"];
 /// When cargo or the built tool cannot be run. A build that fails has printed why, and yields an exit code.
 pub fn build_and_become_the_tool(arguments: &[OsString]) -> Result<ExitCode> {
     let workspace = cargo::workspace()?;
-    let mut build = cargo::command();
-    build.args(["build", "--release", "--manifest-path"]).arg(workspace.workspace_root.join("Cargo.toml"));
-    for package in PACKAGES {
-        build.args(["--package", package]);
-    }
-    if !build.status().context("cannot run cargo")?.success() {
+    if !cargo::build_release(&workspace, &PACKAGES)? {
         return Ok(ExitCode::FAILURE);
     }
     let tool = workspace.target_directory.join("release/ample");

@@ -70,3 +70,16 @@ pub fn metadata(manifest: &Path) -> Result<Metadata> {
 pub fn workspace() -> Result<Metadata> {
     metadata(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
 }
+
+/// Builds `packages` of the workspace for release, and says whether that worked; if not, cargo has said why.
+///
+/// # Errors
+/// When cargo cannot be run.
+pub fn build_release(workspace: &Metadata, packages: &[&str]) -> Result<bool> {
+    let mut build = command();
+    build.args(["build", "--release", "--manifest-path"]).arg(workspace.workspace_root.join("Cargo.toml"));
+    for package in packages {
+        build.args(["--package", package]);
+    }
+    Ok(build.status().context("cannot run cargo")?.success())
+}

@@ -2,22 +2,31 @@
 //!
 //! - `xtask ample ARGS…` builds allocator, workloads and tool, and becomes the tool with these arguments
 //!   (`cargo ample ARGS…`); `xtask ample peers [NAME…]` builds the bundled peers instead.
+//! - `xtask instructions [LIB…]` counts the instructions per pair of malloc and free, `xtask instructions --check`
+//!   holds Ample to its limits.
+//! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
 //!
 //! Exit codes: 0 done, 1 failure, 2 usage.
 
 mod ample;
 mod cargo;
+mod checks;
+mod instructions;
 mod peers;
+mod process;
 mod tidy;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo ample ARGS…           build allocator, workloads and tool, then run the tool with ARGS
-       cargo ample peers [NAME…]   build the bundled peers, or those named
-       cargo xtask tidy            check the house rules";
+usage: cargo ample ARGS…                  build allocator, workloads and tool, then run the tool with ARGS
+       cargo ample peers [NAME…]          build the bundled peers, or those named
+       cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
+       cargo xtask instructions --check   count those of Ample, and fail where they are above its limits
+       cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
+       cargo xtask tidy                   check the house rules";
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -28,6 +37,13 @@ fn main() -> ExitCode {
     let outcome = match chore {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
+        Some("instructions") => instructions::run(rest),
+        Some(name)
+            if rest.is_empty()
+                && let Some(check) = checks::find(name) =>
+        {
+            checks::run(check)
+        }
         Some("tidy") if rest.is_empty() => tidy::report(),
         _ => {
             eprintln!("{USAGE}");

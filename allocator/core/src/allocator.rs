@@ -92,7 +92,7 @@ impl Allocator {
         let stored = heap.fetch(class).or_else(|| {
             self.empty_inbox(heap, arena);
             heap.fetch(class).or_else(|| {
-                size_class::of(class).fills_lines.then(|| self.depots[class].lock().take()).flatten()
+                size_class::fills_lines(class).then(|| self.depots[class].lock().take()).flatten()
             })
         });
         if let Some(stored) = stored {
@@ -115,21 +115,25 @@ impl Allocator {
         heap.pop(class)
     }
 
-    /// Takes back a small block whose push onto the loaded magazine failed, or that another arena owns.
+    /// Takes back a small block that [`Heap::push_foreign`] did not take.
     ///
     /// # Safety
     /// `block` is a live small block with this entry.
     pub(crate) unsafe fn free_slow(&self, heap: &Heap, block: *mut u8, entry: Entry) {
         let class = units::class_in(entry);
-        let Some(arena) = heap.arena() else { return self.give_back_direct(block, entry) };
-        if units::arena_in(entry) != arena.index && !size_class::of(class).fills_lines {
-            self.send(heap, class, block, entry);
-        } else if !heap.push(class, block) {
+        if heap.arena().is_some() {
             self.look_at_clock(heap);
-            if !(self.make_room(heap, class) && heap.push(class, block)) {
-                self.give_back_direct(block, entry);
+            let stays = size_class::fills_lines(class) || heap.own_class(entry) < CLASS_SLOTS;
+            let taken = if stays {
+                self.make_room(heap, class) && heap.push(class, block)
+            } else {
+                self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
+            };
+            if taken {
+                return;
             }
         }
+        self.give_back_direct(block, entry);
     }
 
     /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine.
@@ -173,7 +177,7 @@ impl Allocator {
     fn shed(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         // SAFETY: the magazine is the caller's.
         let class = unsafe { magazine.as_ref() }.class();
-        if size_class::of(class).fills_lines && self.depots[class].lock().put(class, magazine) {
+        if size_class::fills_lines(class) && self.depots[class].lock().put(class, magazine) {
             return;
         }
         // SAFETY: as above.
@@ -181,22 +185,14 @@ impl Allocator {
         self.put_spare(heap, magazine);
     }
 
-    /// Puts a block of another arena on its way home.
-    fn send(&self, heap: &Heap, class: Class, block: *mut u8, entry: Entry) {
-        let bin = &heap.bins[class];
-        let Some(outgoing) = NonNull::new(bin.outgoing.get()).or_else(|| self.take_spare(heap, class)) else {
-            return self.give_back_direct(block, entry);
-        };
-        // SAFETY: the magazine is this heap's.
-        let magazine = unsafe { outgoing.as_ref() };
-        let count = magazine.count.get();
-        magazine.slot(count.into()).set(block);
-        magazine.count.set(count + 1);
-        bin.outgoing.set(outgoing.as_ptr());
-        if count + 1 == size_class::of(class).magazine {
-            self.look_at_clock(heap);
-            if self.deliver(outgoing) {
-                bin.outgoing.set(ptr::null_mut());
+    /// Makes room in the outgoing magazine of `class`, which is full or not there. `false`: no memory for a magazine.
+    fn make_outgoing(&self, heap: &Heap, class: Class) -> bool {
+        let place = &heap.bins[class].outgoing;
+        match NonNull::new(place.get()) {
+            Some(full) if !self.deliver(full) => true,
+            _ => {
+                place.set(self.take_spare(heap, class).map_or(ptr::null_mut(), NonNull::as_ptr));
+                !place.get().is_null()
             }
         }
     }

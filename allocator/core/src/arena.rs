@@ -1,5 +1,6 @@
 //! Arenas: owners of spans. Each thread's heap has an arena of its own while there are few threads; beyond that, heaps share arenas.
 
+use core::cell::Cell;
 use core::ptr::NonNull;
 
 use crate::inbox::Inbox;
@@ -88,31 +89,21 @@ impl Arena {
     /// down. Returns how many others there are.
     pub(crate) fn give_back(&self, below: Below, magazine: &Magazine, count: usize) -> usize {
         let mut spans = self.spans.lock();
-        let mut last: Option<&'static Span> = None;
-        let mut others = 0;
-        for index in 0..count {
+        let (mut index, mut others) = (0, 0);
+        while index < count {
             let block = magazine.slot(index).get();
-            let span = match last {
-                // Blocks of one span come in runs: most need neither table.
-                Some(span) if span.holds(block) => span,
-                _ => match self.own_span(below, block) {
-                    Some(span) => {
-                        if let Some(last) = last.replace(span) {
-                            spans.settle(below, last);
-                        }
-                        span
-                    }
-                    None => {
-                        magazine.slot(others).set(block);
-                        others += 1;
-                        continue;
-                    }
-                },
-            };
-            span.give_back(block);
-        }
-        if let Some(last) = last {
-            spans.settle(below, last);
+            match self.own_span(below, block) {
+                Some(span) => {
+                    // Blocks of one span come in runs.
+                    index += span.take_back(magazine.slots(index..count));
+                    spans.settle(below, span);
+                }
+                None => {
+                    magazine.slot(others).set(block);
+                    others += 1;
+                    index += 1;
+                }
+            }
         }
         others
     }
@@ -121,7 +112,7 @@ impl Arena {
     pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) {
         let mut spans = self.spans.lock();
         if let Some(span) = self.own_span(below, block) {
-            span.give_back(block);
+            span.take_back(&[Cell::new(block)]);
             spans.settle(below, span);
         }
     }

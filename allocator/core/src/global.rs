@@ -120,7 +120,14 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
 ///
 /// # Safety
 /// As for [`free_fast`].
+#[inline]
 pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
+    // SAFETY: the caller's contract.
+    let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    // The common case: another thread's block, and room for it.
+    if entry != 0 && thread_local::heap().push_foreign(entry, block) {
+        return Ok(());
+    }
     // SAFETY: the caller's contract.
     unsafe { PROCESS.free_unusual(current(), block) }
 }

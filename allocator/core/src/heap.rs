@@ -7,7 +7,7 @@
 //! free(block)  → unit map: class, owner → own? loaded magazine: push
 //!                          full?    Allocator::make_room: swap with previous; a full one goes to the private depot, and
 //!                                   when that holds too much, to the shared depot or back to its arena's spans
-//!                          foreign? class fills lines: like own; else: outgoing magazine → the owner's inbox
+//!                          foreign? push_foreign: a class that fills lines: like own; else: outgoing magazine → the owner's inbox
 //!                          entry 0? NULL, a large block, or not ours
 //! ```
 
@@ -137,6 +137,29 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn own_class(&self, entry: Entry) -> Class {
         usize::from(entry) ^ self.tag.get()
+    }
+
+    /// Takes a small block with this entry that [`Heap::own_class`] does not know, or whose magazine was full: one
+    /// that fills lines into the loaded magazine of its class, another arena's into the outgoing one. `false` when
+    /// that is full or not there, or the block is neither.
+    #[inline(always)]
+    pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
+        let class = units::class_in(entry);
+        if size_class::fills_lines(class) {
+            return self.push(class, block);
+        }
+        if self.own_class(entry) < CLASS_SLOTS {
+            return false;
+        }
+        // SAFETY: a heap's magazines are live.
+        let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
+        let count = outgoing.count.get();
+        if count == size_class::of(class).magazine {
+            return false;
+        }
+        outgoing.slot(count.into()).set(block);
+        outgoing.count.set(count + 1);
+        true
     }
 
     /// Makes `magazine`, which holds `count` blocks, the loaded one of `class`.

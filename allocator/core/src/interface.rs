@@ -84,15 +84,16 @@ impl Allocator {
             return Ok(());
         }
         // SAFETY: the caller's contract.
-        match unsafe { self.units.entry(block.addr()) } {
+        let entry = unsafe { self.units.entry(block.addr()) };
+        if entry == 0 {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
-            0 => unsafe { self.free_large(block) },
-            entry => {
-                // SAFETY: the caller's contract.
-                unsafe { self.free_slow(heap, block, entry) };
-                Ok(())
-            }
+            return unsafe { self.free_large(block) };
         }
+        if !heap.push_foreign(entry, block) {
+            // SAFETY: the caller's contract.
+            unsafe { self.free_slow(heap, block, entry) };
+        }
+        Ok(())
     }
 
     /// Bytes of a block that the program may use.

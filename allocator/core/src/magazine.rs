@@ -2,6 +2,7 @@
 //! and Vmem", USENIX 2001).
 
 use core::cell::Cell;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use crate::inbox::Linked;
@@ -62,9 +63,14 @@ impl Magazine {
         &self.slots[index]
     }
 
+    /// A range of slots.
+    pub(crate) fn slots(&self, range: Range<usize>) -> &[Slot] {
+        &self.slots[range]
+    }
+
     /// The blocks, oldest first.
     pub(crate) fn blocks(&self) -> &[Slot] {
-        &self.slots[..usize::from(self.count.get())]
+        self.slots(0..self.count.get().into())
     }
 }
 

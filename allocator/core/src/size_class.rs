@@ -38,9 +38,8 @@ pub(crate) struct ClassInfo {
     pub(crate) blocks: u16,
     /// Blocks that a magazine of this class may hold.
     pub(crate) magazine: u16,
-    /// Whether blocks fill whole cache lines. Only such blocks may circulate between threads: two threads that
-    /// own neighbouring blocks never share a line.
-    pub(crate) fills_lines: bool,
+    /// Whether blocks fill whole cache lines.
+    fills_lines: bool,
 }
 
 const NONE: ClassInfo =
@@ -123,6 +122,24 @@ static CLASS_OF_REQUEST: [u8; REQUESTS] = {
     }
     table
 };
+
+/// One bit for each class whose blocks fill lines.
+const FILLING: u64 = {
+    let mut bits = 0;
+    let mut class = 1;
+    while class <= CLASSES {
+        bits |= (BUILT.0[class].fills_lines as u64) << class;
+        class += 1;
+    }
+    bits
+};
+
+/// Whether blocks of `class` fill whole cache lines. Only such blocks may circulate between threads: two threads that
+/// own neighbouring blocks never share a line.
+#[inline(always)]
+pub(crate) fn fills_lines(class: Class) -> bool {
+    FILLING >> (class % CLASS_SLOTS) & 1 != 0
+}
 
 const _: () = assert!(CLASSES < CLASS_SLOTS);
 const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);

@@ -84,11 +84,6 @@ impl Span {
         self.units.get() * UNIT
     }
 
-    /// Whether `block` lies in the span.
-    pub(crate) fn holds(&self, block: *mut u8) -> bool {
-        block.addr().wrapping_sub(self.start.get()) < self.bytes()
-    }
-
     /// Cuts the span into blocks of `class`, none of them handed out.
     pub(crate) fn cut(&self, class: Class) {
         self.class.set(class as u8);
@@ -149,22 +144,33 @@ impl Span {
         wanted - left + fresh
     }
 
-    /// Takes a block back. Ends the process if it cannot be one of this span's blocks that are handed out: a
-    /// pointer into the middle of a block, or a block that was freed twice.
-    pub(crate) fn give_back(&self, block: *mut u8) {
+    /// Takes back the leading ones of `blocks` that lie in this span; how many those are. Ends the process if one of
+    /// them cannot be a block of this span that is handed out: a pointer into the middle of a block, or a block that was
+    /// freed twice.
+    pub(crate) fn take_back(&self, blocks: &[Cell<*mut u8>]) -> usize {
         let info = size_class::of(self.class());
-        let offset = block.addr() - self.start.get();
-        let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
-        if index * info.size as usize != offset || index >= usize::from(self.fresh.get()) {
-            os::die("ample: free of a pointer that malloc did not return\n");
+        let (start, bytes, size) = (self.start.get(), self.bytes(), info.size as usize);
+        let fresh = usize::from(self.fresh.get());
+        let mut taken = 0;
+        for block in blocks {
+            let offset = block.get().addr().wrapping_sub(start);
+            if offset >= bytes {
+                break;
+            }
+            let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
+            if index * size != offset || index >= fresh {
+                os::die("ample: free of a pointer that malloc did not return\n");
+            }
+            let word = &self.free[index / 64];
+            let bit = 1 << (index % 64);
+            if word.get() & bit != 0 {
+                os::die("ample: free of a block that is free already\n");
+            }
+            word.set(word.get() | bit);
+            taken += 1;
         }
-        let word = &self.free[index / 64];
-        let bit = 1 << (index % 64);
-        if word.get() & bit != 0 {
-            os::die("ample: free of a block that is free already\n");
-        }
-        word.set(word.get() | bit);
-        self.freed.set(self.freed.get() + 1);
+        self.freed.set(self.freed.get() + taken as u16);
+        taken
     }
 
     /// Whether the counts agree with the bits.
@@ -248,9 +254,8 @@ mod tests {
         blocks.dedup();
         assert_eq!(blocks.len(), all);
         assert!(span.is_valid() && span.room() == 0);
-        for &index in &[7, 3, 200] {
-            span.give_back(ptr::without_provenance_mut(blocks[index]));
-        }
+        let back = [7, 3, 200].map(|index| Cell::new(ptr::without_provenance_mut::<u8>(blocks[index])));
+        assert_eq!(span.take_back(&back), 3);
         let mut again = Vec::new();
         assert_eq!(span.take(5, |b| again.push(b.addr())), 3);
         assert_eq!(again, [blocks[3], blocks[7], blocks[200]]);
@@ -260,18 +265,17 @@ mod tests {
     #[should_panic(expected = "free already")]
     fn a_second_free_ends_the_process() {
         let span = small(1);
-        let mut block = ptr::null_mut();
-        span.take(1, |b| block = b);
-        span.give_back(block);
-        span.give_back(block);
+        let block = Cell::new(ptr::null_mut());
+        span.take(1, |b| block.set(b));
+        span.take_back(&[block.clone(), block]);
     }
 
     #[test]
     #[should_panic(expected = "malloc did not return")]
     fn a_pointer_into_a_block_ends_the_process() {
         let span = small(4);
-        let mut block = ptr::null_mut();
-        span.take(1, |b| block = b);
-        span.give_back(block.wrapping_add(16));
+        let block = Cell::new(ptr::null_mut());
+        span.take(1, |b| block.set(b.wrapping_add(16)));
+        span.take_back(&[block]);
     }
 }

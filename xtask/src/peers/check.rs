@@ -1,13 +1,14 @@
 //! What a peer's shared object must be able to do before it is offered to the tool.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSymbol};
+
+use crate::process;
 
 /// The functions without which part of a program would stay on another allocator.
 const REQUIRED: [&str; 6] = ["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
@@ -40,33 +41,15 @@ pub fn exports_malloc(library: &Path) -> Result<()> {
 /// When the dynamic linker refuses the library (which it only says on standard error, then goes on without),
 /// and when the program fails or hangs.
 pub fn can_be_preloaded(library: &Path, env: &BTreeMap<String, String>) -> Result<()> {
-    let mut child = Command::new("/bin/true")
-        .env("LD_PRELOAD", library)
-        .envs(env)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot run /bin/true")?;
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().context("cannot wait for /bin/true")? {
-            break status;
-        }
-        if start.elapsed() > PATIENCE {
-            child.kill().context("cannot end /bin/true")?;
-            child.wait().context("cannot wait for /bin/true")?;
-            bail!("/bin/true hangs with the library preloaded");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut message = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut message).context("cannot read what /bin/true says")?;
-    }
-    match message.lines().next() {
+    let mut command = Command::new("/bin/true");
+    command.env("LD_PRELOAD", library).envs(env);
+    let finished = process::run_at_most(PATIENCE, &mut command).context("cannot run /bin/true")?;
+    let Some(finished) = finished else { bail!("/bin/true hangs with the library preloaded") };
+    match finished.stderr.lines().next() {
         Some(line) => bail!("/bin/true with the library preloaded says: {line}"),
-        None if !status.success() => bail!("/bin/true with the library preloaded ends with {status}"),
+        None if !finished.status.success() => {
+            bail!("/bin/true with the library preloaded ends with {}", finished.status)
+        }
         None => Ok(()),
     }
 }

@@ -46,6 +46,11 @@ impl Manifest {
         Manifest { entries: entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect() }
     }
 
+    /// The entries, by name.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
     /// Drops the entries whose name `keep` refuses.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.entries.retain(|name, _| keep(name));
@@ -61,7 +66,7 @@ impl Manifest {
     /// # Errors
     /// When the folder cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        let entries: Vec<&Entry> = self.entries.values().collect();
+        let entries: Vec<&Entry> = self.entries().collect();
         let new = folder.join(format!("{FILE}.new"));
         fs::write(&new, serde_json::to_string_pretty(&entries)? + "\n")
             .and_then(|()| fs::rename(&new, folder.join(FILE)))
