@@ -19,8 +19,7 @@ enum { LIVE = 4, SMALLEST = 16, LARGEST = 1024 };
 /* Every pointer passes through here: the compiler must assume that somebody reads it. */
 static void *volatile passage;
 
-static void *allocate(size_t size)
-{
+static void *allocate(size_t size) {
     passage = malloc(size);
     void *block = passage;
     if (block == NULL) {
@@ -30,20 +29,17 @@ static void *allocate(size_t size)
     return block;
 }
 
-static void release(void *block)
-{
+static void release(void *block) {
     passage = block;
     free(passage);
 }
 
-static void pair(size_t rounds, size_t size)
-{
+static void pair(size_t rounds, size_t size) {
     for (size_t round = 0; round < rounds; round++)
         release(allocate(size));
 }
 
-static void pair_with_live_blocks(size_t rounds, size_t size)
-{
+static void pair_with_live_blocks(size_t rounds, size_t size) {
     void *live[LIVE];
     for (size_t i = 0; i < LIVE; i++)
         live[i] = allocate(size);
@@ -52,8 +48,7 @@ static void pair_with_live_blocks(size_t rounds, size_t size)
         release(live[i]);
 }
 
-static void burst(size_t rounds, size_t size, size_t blocks)
-{
+static void burst(size_t rounds, size_t size, size_t blocks) {
     void **block = allocate(blocks * sizeof *block);
     for (size_t round = 0; round < rounds; round++) {
         for (size_t i = 0; i < blocks; i++)
@@ -65,8 +60,7 @@ static void burst(size_t rounds, size_t size, size_t blocks)
 }
 
 /* Marsaglia's xorshift generator: the same sequence in every run. */
-static unsigned long long next_random(void)
-{
+static unsigned long long next_random(void) {
     static unsigned long long state = 88172645463325252ULL;
     state ^= state << 13;
     state ^= state >> 7;
@@ -74,8 +68,7 @@ static unsigned long long next_random(void)
     return state;
 }
 
-static void churn(size_t rounds, size_t slots)
-{
+static void churn(size_t rounds, size_t slots) {
     void **slot = allocate(slots * sizeof *slot);
     for (size_t i = 0; i < slots; i++)
         slot[i] = allocate(SMALLEST);
@@ -90,8 +83,7 @@ static void churn(size_t rounds, size_t slots)
     release(slot);
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     size_t number[3] = {0, 0, 0};
     for (int i = 2; i < count && i < 5; i++)
         number[i - 2] = strtoull(words[i], NULL, 10);

@@ -71,13 +71,16 @@ pub fn workspace() -> Result<Metadata> {
     metadata(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
 }
 
-/// Builds `packages` of the workspace for release, and says whether that worked; if not, cargo has said why.
+/// Builds `packages` of the workspace with `profile` (`release` for the allocator, `tool` for the rest), and says
+/// whether that worked; if not, cargo has said why.
 ///
 /// # Errors
 /// When cargo cannot be run.
-pub fn build_release(workspace: &Metadata, packages: &[&str]) -> Result<bool> {
+pub fn build(workspace: &Metadata, profile: &str, packages: &[&str]) -> Result<bool> {
     let mut build = command();
-    build.args(["build", "--release", "--manifest-path"]).arg(workspace.workspace_root.join("Cargo.toml"));
+    build
+        .args(["build", "--profile", profile, "--manifest-path"])
+        .arg(workspace.workspace_root.join("Cargo.toml"));
     for package in packages {
         build.args(["--package", package]);
     }

@@ -33,6 +33,9 @@ struct Peer {
     version: Option<String>,
     library: Option<PathBuf>,
     error: Option<String>,
+    /// Environment variables that the library needs to work as its makers mean it.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 /// Knows the places to look at.
@@ -115,7 +118,8 @@ impl Finder {
             }
         };
         let found = format!("bundled peer, from crate {} {}", peer.package, peer.crate_version);
-        from_file(name, &library, peer.version, &found)
+        let allocator = from_file(name, &library, peer.version, &found)?;
+        Ok(Allocator { environment: peer.env, ..allocator })
     }
 
     fn find_library(&self, name: &str, file: &str) -> Result<Allocator> {
