@@ -19,7 +19,7 @@ const INBOX_BOUND: u32 = 32;
 /// Empty magazines that a heap keeps.
 const SPARES: u32 = 16;
 /// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
-const DEPOT_MAX: usize = 2 << 20;
+const DEPOT_MAX: usize = 8 << 20;
 const DEPOT_MIN: usize = 64 << 10;
 const DEPOT_SUM: usize = 64 << 20;
 /// Slow paths between two looks at the clock.

@@ -26,11 +26,11 @@ const GROW_MAX: usize = (1 << 30) / UNIT;
 /// How long a run stays dirty before it is purged, in milliseconds.
 const DECAY_MS: u64 = 1000;
 /// How often the page heap looks for runs to purge, in milliseconds.
-const TICK_MS: u64 = 50;
+const TICK_MS: u64 = 5;
 /// Units that one tick purges, unless the first run is longer: 2 MiB.
 const TICK_UNITS: usize = (2 << 20) / UNIT;
-/// Units that may be dirty however little is in use: 64 MiB.
-const DIRTY_MIN: usize = (64 << 20) / UNIT;
+/// Units that may be dirty: 1 GiB. What is beyond goes back to the system at once.
+const DIRTY_MAX: usize = (1 << 30) / UNIT;
 
 fn bin_of(units: usize) -> usize {
     if units <= EXACT {
@@ -189,10 +189,11 @@ impl PageHeap {
 
     /// Takes a run back, all of it dirty.
     pub(crate) fn free(&mut self, ground: Ground, span: &'static Span) {
+        let now = os::now_ms();
         span.dirty.set(true);
-        span.since_ms.set(os::now_ms());
-        let span = self.link(ground, span);
-        self.tick(ground, span.since_ms.get());
+        span.since_ms.set(now);
+        self.link(ground, span);
+        self.tick(ground, now);
     }
 
     /// Makes a large run `units` long (fewer than it has) and takes the rest back.
@@ -223,8 +224,7 @@ impl PageHeap {
 
     /// Gives dirty runs back to the system: those that were dirty for [`DECAY_MS`], a bounded amount at a time, and whatever is too much.
     fn tick(&mut self, ground: Ground, now_ms: u64) {
-        let cap = DIRTY_MIN.max((self.mapped - self.free_units) / 8);
-        while self.dirty_units > cap && self.purge_oldest(ground) > 0 {}
+        while self.dirty_units > DIRTY_MAX && self.purge_oldest(ground) > 0 {}
         if now_ms.wrapping_sub(self.ticked_ms) < TICK_MS {
             return;
         }
@@ -292,7 +292,7 @@ impl PageHeap {
         {
             self.unlink(before);
             before.units.set(before.units.get() + span.units.get());
-            before.since_ms.set(span.since_ms.get());
+            before.since_ms.set(before.since_ms.get().min(span.since_ms.get()));
             self.discard(span);
             merged = before;
         }
@@ -302,6 +302,7 @@ impl PageHeap {
         {
             self.unlink(after);
             merged.units.set(merged.units.get() + after.units.get());
+            merged.since_ms.set(merged.since_ms.get().min(after.since_ms.get()));
             self.discard(after);
         }
         ground.units.set_ends(merged.start.get(), merged.units.get(), ptr(merged));
@@ -326,17 +327,29 @@ impl PageHeap {
         }
     }
 
+    /// Puts a dirty run into the queue: at the old end if it is older than the newest, as a merged run or the rest of one may be. The
+    /// queue is nearly in order, which is enough: nothing waits more than twice as long as it should.
     fn enqueue(&mut self, span: &Span) {
         self.dirty_units += span.units.get();
-        // A run that was put back after a split keeps its age, and its place at the young end does little harm.
-        span.newer.set(core::ptr::null_mut());
-        span.older.set(self.newest);
         // SAFETY: queued descriptors are live.
-        match unsafe { self.newest.as_ref() } {
-            Some(newest) => newest.newer.set(ptr(span)),
-            None => self.oldest = ptr(span),
+        let (oldest, newest) = unsafe { (self.oldest.as_ref(), self.newest.as_ref()) };
+        match (oldest, newest) {
+            (Some(oldest), Some(newest)) if span.since_ms.get() < newest.since_ms.get() => {
+                span.older.set(core::ptr::null_mut());
+                span.newer.set(self.oldest);
+                oldest.older.set(ptr(span));
+                self.oldest = ptr(span);
+            }
+            (_, newest) => {
+                span.newer.set(core::ptr::null_mut());
+                span.older.set(self.newest);
+                match newest {
+                    Some(newest) => newest.newer.set(ptr(span)),
+                    None => self.oldest = ptr(span),
+                }
+                self.newest = ptr(span);
+            }
         }
-        self.newest = ptr(span);
     }
 
     fn dequeue(&mut self, span: &Span) {

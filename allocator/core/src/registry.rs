@@ -193,7 +193,8 @@ impl Allocator {
         let warm = registry.warm;
         for index in COMMON + 1..=registry.count {
             let is = |heap: &Heap| heap.arena().is_some_and(|arena| arena.index == index);
-            let users = u32::from(index == own) + warm.into_iter().flatten().filter(|heap| is(heap)).count() as u32;
+            let users =
+                u32::from(index == own) + warm.into_iter().flatten().filter(|heap| is(heap)).count() as u32;
             if registry.users[usize::from(index)] > 0 && users == 0 {
                 self.flush_linked(self.arena(index).inbox.close());
             }
