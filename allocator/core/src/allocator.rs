@@ -90,6 +90,7 @@ impl Allocator {
             return heap.pop(class);
         }
         let stored = heap.fetch(class).or_else(|| {
+            bin.allowed.set(bin.allowed.get().saturating_add(1));
             self.empty_inbox(heap, arena);
             heap.fetch(class).or_else(|| {
                 size_class::fills_lines(class).then(|| self.depots[class].lock().take()).flatten()
@@ -161,12 +162,14 @@ impl Allocator {
         true
     }
 
-    /// Sheds magazines of `class` until the private depot holds no more than it may.
+    /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all
+    /// than it may.
     fn bound_depot(&self, heap: &Heap, class: Class) {
         // Relaxed: a bound on memory, not a promise.
         let heaps = self.heaps.load(Ordering::Relaxed).max(1) as usize;
         let bound = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
-        while heap.depot_bytes.get() > bound
+        let bin = &heap.bins[class];
+        while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
             && let Some(magazine) = heap.fetch(class)
         {
             self.shed(heap, magazine);
@@ -289,7 +292,8 @@ impl Allocator {
                     self.shed(heap, magazine);
                 }
             }
-            bin.low.set(bin.full.len());
+            bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
+            bin.low.set(bin.full.len() as u16);
         }
     }
 

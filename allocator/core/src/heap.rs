@@ -52,7 +52,10 @@ pub(crate) struct Bin {
     /// The private depot.
     pub(crate) full: Stack,
     /// The smallest `full.len()` since the last trim: what the thread could have done without (Bonwick's working set).
-    pub(crate) low: Cell<u32>,
+    pub(crate) low: Cell<u16>,
+    /// Magazines that the private depot may hold: grows whenever it had none for malloc, shrinks by what was not
+    /// needed. A thread that only frees keeps next to nothing.
+    pub(crate) allowed: Cell<u16>,
     /// Blocks to ask the arena for next time; grows with use.
     pub(crate) refill: Cell<u16>,
 }
@@ -85,6 +88,7 @@ impl Heap {
                     outgoing: Cell::new(ptr::null_mut()),
                     full: Stack::new(),
                     low: Cell::new(0),
+                    allowed: Cell::new(1),
                     refill: Cell::new(FIRST_REFILL),
                 }
             }; CLASSES + 1],
@@ -191,7 +195,7 @@ impl Heap {
     pub(crate) fn fetch(&self, class: Class) -> Option<NonNull<Magazine>> {
         let bin = &self.bins[class];
         let magazine = bin.full.pop()?;
-        bin.low.set(bin.low.get().min(bin.full.len()));
+        bin.low.set(bin.low.get().min(bin.full.len() as u16));
         self.depot_bytes.set(self.depot_bytes.get() - bytes(magazine));
         Some(magazine)
     }

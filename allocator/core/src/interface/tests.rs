@@ -251,14 +251,15 @@ fn no_memory_is_an_answer_and_memory_comes_again() {
 
 #[test]
 fn the_child_of_a_fork_goes_on() {
+    const COUNT: usize = if cfg!(miri) { 20 } else { 200 };
     let allocator = allocator();
     let (own, other) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
     let blocks: Vec<_> =
-        (1..200).map(|n| Filled::new(allocator.allocate(other, n * 10), n * 10, n as u8)).collect();
+        (1..COUNT).map(|n| Filled::new(allocator.allocate(other, n * 10), n * 10, n as u8)).collect();
     allocator.before_fork();
     // Another library's fork handler allocates, and needs more than the loaded magazine has.
     let handlers: Vec<_> =
-        (1..200).map(|n| Filled::new(allocator.allocate(own, n * 300), n * 300, 1)).collect();
+        (1..COUNT).map(|n| Filled::new(allocator.allocate(own, n * 300), n * 300, 1)).collect();
     handlers.into_iter().for_each(|block| block.free(allocator, own));
     allocator.after_fork_in_child(Some(own));
     for block in blocks {
