@@ -23,5 +23,15 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     }
 }
 
+/// Runs when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = {
+    extern "C" fn prepare() {
+        ample_core::prepare();
+    }
+    prepare
+};
+
 #[link(name = "c")]
 unsafe extern "C" {}

@@ -259,6 +259,7 @@ impl Allocator {
             let bin = &heap.bins[class];
             let loaded = heap.loaded(class);
             let kept = [loaded, NonNull::new(bin.previous.get()), NonNull::new(bin.outgoing.get())];
+            heap.unload(class);
             for magazine in kept.into_iter().flatten() {
                 // SAFETY: the magazines are this heap's.
                 self.give_back_all(unsafe { magazine.as_ref() });
@@ -272,6 +273,27 @@ impl Allocator {
             // SAFETY: an empty magazine that nobody else knows.
             unsafe { self.spares.lock().put(magazine) };
         }
+    }
+
+    /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
+    /// memory to the system: the last resort before 'no memory'.
+    #[cold]
+    pub(crate) fn reclaim(&self, heap: &Heap) {
+        self.flush(heap);
+        self.retire_warm();
+        for depot in &self.depots {
+            while let Some(magazine) = depot.lock().take() {
+                self.flush_linked(magazine.as_ptr());
+            }
+        }
+        for arena in &self.arenas {
+            // Acquire: pairs with the Release in `create_arena`.
+            // SAFETY: arenas live for ever.
+            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
+                arena.release_empty(self.below());
+            }
+        }
+        self.pages.lock().purge_all(self.ground());
     }
 
     /// Now and then, trims the private depot by what it could have done without.

@@ -4,13 +4,14 @@ use core::ffi::c_void;
 use core::ptr;
 
 use crate::allocator::Allocator;
+use crate::fork;
 use crate::heap::Heap;
 use crate::large::Foreign;
 use crate::size_class::{CLASS_SLOTS, class_of};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 
-static PROCESS: Allocator = Allocator::new();
+pub(crate) static PROCESS: Allocator = Allocator::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -26,6 +27,7 @@ fn attach() -> &'static Heap {
     let Some(heap) = PROCESS.attach() else { return ENDED.heap() };
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
+    fork::watch();
     if let Some(key) = key() {
         // SAFETY: the key exists; glibc keeps the values of early keys in the thread's own record.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };
@@ -47,10 +49,7 @@ fn key() -> Option<libc::pthread_key_t> {
     }
     // Relaxed: as above.
     match KEY.compare_exchange(0, key + 1, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => {
-            watch_forks();
-            Some(key)
-        }
+        Ok(_) => Some(key),
         Err(other) => {
             // SAFETY: another thread was first; nobody has used this key.
             unsafe { libc::pthread_key_delete(key) };
@@ -67,21 +66,12 @@ extern "C" fn thread_ends(_: *mut c_void) {
     unsafe { PROCESS.detach(heap) };
 }
 
-/// Prepares for `fork`. Runs once, at the process's first allocation: handlers that others register later, which may
-/// allocate, run before ours take the locks and after ours give them back.
-fn watch_forks() {
-    extern "C" fn before() {
-        PROCESS.before_fork();
-    }
-    extern "C" fn in_parent() {
-        PROCESS.after_fork_in_parent();
-    }
-    extern "C" fn in_child() {
-        PROCESS.after_fork_in_child(Some(thread_local::heap()));
-    }
-    // SAFETY: the handlers are functions of this library, and take and release its locks only. A failure means
-    // that there is no memory this early; then forks in multithreaded programs are not safe, as without us.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+/// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
+/// block may be freed before anything was allocated; without it, the first allocation does so.
+pub fn prepare() {
+    let _pages = PROCESS.pages.lock();
+    // A failure shows itself at the first allocation, as 'no memory'.
+    PROCESS.units.establish();
 }
 
 /// The fast path of malloc: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_slow`] must be asked.

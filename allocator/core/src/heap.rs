@@ -174,6 +174,15 @@ impl Heap {
         self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
     }
 
+    /// Makes the heap forget its magazines of `class`.
+    pub(crate) fn unload(&self, class: Class) {
+        self.tops[class].set(&raw const NO_SLOT.0);
+        self.limits[class].set(&raw const NO_SLOT.0);
+        for place in [&self.bins[class].loaded, &self.bins[class].previous, &self.bins[class].outgoing] {
+            place.set(ptr::null_mut());
+        }
+    }
+
     /// The loaded magazine of `class`, its count brought up to date.
     pub(crate) fn loaded(&self, class: Class) -> Option<NonNull<Magazine>> {
         let magazine = NonNull::new(self.bins[class].loaded.get())?;

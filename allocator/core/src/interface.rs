@@ -5,6 +5,7 @@ use core::ptr;
 use crate::allocator::Allocator;
 use crate::heap::Heap;
 use crate::large::Foreign;
+use crate::os;
 use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, class_of};
 use crate::units;
 
@@ -22,14 +23,35 @@ impl Allocator {
     #[inline(always)]
     pub(crate) fn allocate_class(&self, heap: &Heap, class: Class) -> *mut u8 {
         let block = heap.pop(class);
-        if block.is_null() { self.refill(heap, class) } else { block }
+        if block.is_null() { self.allocate_slow(heap, class) } else { block }
+    }
+
+    #[inline(never)]
+    fn allocate_slow(&self, heap: &Heap, class: Class) -> *mut u8 {
+        let block = self.refill(heap, class);
+        if !block.is_null() {
+            return block;
+        }
+        self.reclaim(heap);
+        self.refill(heap, class)
+    }
+
+    /// A large block, and whether it may hold anything but zeros; null: no memory.
+    fn allocate_run(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
+        let first = self.allocate_large(size, align);
+        // What no address space could hold is not worth giving everything back.
+        if !first.0.is_null() || size.saturating_add(align) > os::window().len() / 2 {
+            return first;
+        }
+        self.reclaim(heap);
+        self.allocate_large(size, align)
     }
 
     /// Size 0, or a large one.
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_unusual(&self, heap: &Heap, size: usize) -> *mut u8 {
-        if size == 0 { self.allocate_class(heap, 1) } else { self.allocate_large(size, QUANTUM).0 }
+        if size == 0 { self.allocate_class(heap, 1) } else { self.allocate_run(heap, size, QUANTUM).0 }
     }
 
     /// A block of at least `size` bytes at a multiple of `align` (a power of two); null: no memory.
@@ -39,14 +61,14 @@ impl Allocator {
         }
         match size_class::class_of_aligned(size, align) {
             Some(class) => self.allocate_class(heap, class),
-            None => self.allocate_large(size, align).0,
+            None => self.allocate_run(heap, size, align).0,
         }
     }
 
     /// A block of at least `size` bytes, all zero, aligned to `align` (a power of two); null: no memory.
     pub fn allocate_zeroed(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
         let (block, dirty) = if size > SMALL_MAX && align <= QUANTUM {
-            self.allocate_large(size, align)
+            self.allocate_run(heap, size, align)
         } else {
             (self.allocate_aligned(heap, size, align), true)
         };

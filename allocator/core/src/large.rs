@@ -35,21 +35,22 @@ impl Allocator {
         }
     }
 
-    /// The span of a large block.
+    /// The span of a large block. Ends the process if `block` lies in our memory and is none.
     ///
     /// # Safety
     /// `block` is not a live small block, and not NULL.
     unsafe fn large_span(&self, block: *mut u8) -> Result<&'static Span, Foreign> {
-        // SAFETY: the caller's contract; the chunk table answers for any address.
-        let Some(span) = (unsafe { self.units.span(block.addr()) }) else { return Err(Foreign) };
+        // SAFETY: the caller's contract.
+        let span = unsafe { self.units.span(block.addr()) };
         // SAFETY: descriptors' memory is never unmapped.
-        let span: &'static Span = unsafe { span.as_ref() };
-        if span.usage.get() != Use::Large || span.start.get() != block.addr() {
-            os::die(
+        match span.map(|span| -> &'static Span { unsafe { span.as_ref() } }) {
+            Some(span) if span.usage.get() == Use::Large && span.start.get() == block.addr() => Ok(span),
+            // SAFETY: the caller's contract.
+            None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
+            _ => os::die(
                 "ample: free or realloc of a pointer that malloc did not return, or that is free already\n",
-            );
+            ),
         }
-        Ok(span)
     }
 
     /// Takes a large block back.
@@ -60,6 +61,7 @@ impl Allocator {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
         self.pages().free(self.ground(), span);
+        while self.pages().purge_excess(self.ground()) {}
         Ok(())
     }
 

@@ -14,7 +14,7 @@
 //! | `magazine`, `arena`, `depot` | blocks in bulk: stacks of pointers, owners of spans, what threads exchange |
 //! | `heap` | the fast paths: a thread's magazines |
 //! | `allocator`, `registry`, `large`, `interface` | the whole: slow paths, threads and forks, large blocks, the calls |
-//! | `thread_local`, `global` | the one allocator that serves the process |
+//! | `thread_local`, `global`, `fork` | the one allocator that serves the process |
 //!
 //! `tests/loom.rs` checks the protocols of `sync` and `inbox` on their own: the rest rests on statics, which `loom` cannot model.
 #![cfg(not(loom))]
@@ -23,6 +23,8 @@
 mod allocator;
 mod arena;
 mod depot;
+#[cfg(not(any(test, miri)))]
+mod fork;
 #[cfg(not(any(test, miri)))]
 mod global;
 mod heap;
@@ -44,7 +46,8 @@ mod units;
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    free_fast, free_slow, malloc_aligned, malloc_fast, malloc_slow, malloc_zeroed, realloc, usable_size,
+    free_fast, free_slow, malloc_aligned, malloc_fast, malloc_slow, malloc_zeroed, prepare, realloc,
+    usable_size,
 };
 pub use heap::Heap;
 pub use large::Foreign;

@@ -27,9 +27,11 @@ const GROW_MAX: usize = (1 << 30) / UNIT;
 const DECAY_MS: u64 = 1000;
 /// How often the page heap looks for runs to purge, in milliseconds.
 const TICK_MS: u64 = 5;
-/// Units that one tick purges, unless the first run is longer: 2 MiB.
+/// Units that one tick purges, give or take a slice: 2 MiB.
 const TICK_UNITS: usize = (2 << 20) / UNIT;
-/// Units that may be dirty: 1 GiB. What is beyond goes back to the system at once.
+/// Units that one call into the system purges at most: 16 MiB.
+const SLICE: usize = (16 << 20) / UNIT;
+/// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
 const DIRTY_MAX: usize = (1 << 30) / UNIT;
 
 fn bin_of(units: usize) -> usize {
@@ -38,6 +40,19 @@ fn bin_of(units: usize) -> usize {
     }
     let log = units.ilog2() as usize;
     EXACT + (log - 6) * 4 + (units >> (log - 2) & 3)
+}
+
+/// A place in the queue of dirty runs: just after (newer than) the named run, or first of all after null; `None`: at
+/// the newest end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(Option<*mut Span>);
+
+impl Place {
+    const NEWEST: Self = Self(None);
+
+    fn after(span: &Span) -> Self {
+        Self(Some(ptr(span)))
+    }
 }
 
 /// Free runs of one kind, by length.
@@ -147,14 +162,14 @@ impl PageHeap {
             Some(span) => span,
             None => self.grow(ground, wanted)?,
         };
-        self.unlink(span);
+        let place = self.unlink(span);
         let head = (span.start.get().next_multiple_of(align.max(UNIT)) - span.start.get()) / UNIT;
         let (head, span) = match head {
             0 => (None, span),
             _ => match self.split(ground, span, head) {
                 Some(aligned) => (Some(span), aligned),
                 None => {
-                    self.link(ground, span);
+                    self.link_at(ground, span, place);
                     return None;
                 }
             },
@@ -163,8 +178,8 @@ impl PageHeap {
         span.usage.set(usage);
         // Before the rest is put back: it looks at its neighbours.
         ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
-        for rest in [head, tail].into_iter().flatten() {
-            self.link(ground, rest);
+        for rest in [tail, head].into_iter().flatten() {
+            self.link_at(ground, rest, place);
         }
         Some(span)
     }
@@ -183,7 +198,7 @@ impl PageHeap {
             return found;
         }
         // Clean runs and dirty ones do not merge. Before the heap grows by much, all become clean.
-        while self.purge_oldest(ground) > 0 {}
+        self.purge_all(ground);
         self.clean.find(wanted)
     }
 
@@ -224,7 +239,7 @@ impl PageHeap {
 
     /// Gives dirty runs back to the system: those that were dirty for [`DECAY_MS`], a bounded amount at a time, and whatever is too much.
     fn tick(&mut self, ground: Ground, now_ms: u64) {
-        while self.dirty_units > DIRTY_MAX && self.purge_oldest(ground) > 0 {}
+        self.purge_excess(ground);
         if now_ms.wrapping_sub(self.ticked_ms) < TICK_MS {
             return;
         }
@@ -245,12 +260,21 @@ impl PageHeap {
         }
     }
 
-    /// Purges the run that has been dirty longest; how many units, 0 where the system refused.
+    /// Purges the run that has been dirty longest, or the first [`SLICE`] units of it; how many units, 0 where the
+    /// system refused.
     fn purge_oldest(&mut self, ground: Ground) -> usize {
         // SAFETY: queued descriptors are live.
         let Some(span) = (unsafe { self.oldest.as_ref() }) else { return 0 };
+        let place = self.unlink(span);
+        if span.units.get() > SLICE
+            && let Some(rest) = self.split(ground, span, SLICE)
+        {
+            // Not free for the moment, lest the rest be merged with it again.
+            span.usage.set(Use::Large);
+            ground.units.set_ends(span.start.get(), SLICE, ptr(span));
+            self.link_at(ground, rest, place);
+        }
         let units = span.units.get();
-        self.unlink(span);
         // SAFETY: the run is free, and in no list any more.
         let purged = unsafe { os::purge(span.start.get(), span.bytes()) };
         if purged {
@@ -260,6 +284,17 @@ impl PageHeap {
         }
         self.link(ground, span);
         if purged { units } else { 0 }
+    }
+
+    /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
+    /// given up in between, so that other threads need not wait for all of it.
+    pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
+        self.dirty_units > DIRTY_MAX && self.purge_oldest(ground) > 0 && self.dirty_units > DIRTY_MAX
+    }
+
+    /// Gives all that is free back to the system.
+    pub(crate) fn purge_all(&mut self, ground: Ground) {
+        while self.purge_oldest(ground) > 0 {}
     }
 
     /// Fresh chunks with room for `units`, as a free run.
@@ -281,18 +316,23 @@ impl PageHeap {
         Some(self.link(ground, span))
     }
 
-    /// Puts a run that is in no list into its bin, merged with free neighbours of its kind.
+    /// Puts a run that is in no list into its bin, merged with free neighbours of its kind; if it is dirty, as the newest one.
     fn link(&mut self, ground: Ground, span: &'static Span) -> &'static Span {
+        self.link_at(ground, span, Place::NEWEST)
+    }
+
+    /// As [`PageHeap::link`]; a dirty run comes to `place` in the queue. A merged run takes the place, and the age, of its oldest
+    /// part.
+    fn link_at(&mut self, ground: Ground, span: &'static Span, mut place: Place) -> &'static Span {
         span.usage.set(Use::Free);
-        let before = self.free_neighbour(ground, span.start.get().wrapping_sub(UNIT));
         let mut merged = span;
+        let before = self.free_neighbour(ground, span.start.get().wrapping_sub(UNIT));
         if let Some(before) = before
             && before.dirty.get() == span.dirty.get()
             && before.end() == span.start.get()
         {
-            self.unlink(before);
+            place = self.absorb(before, span, place);
             before.units.set(before.units.get() + span.units.get());
-            before.since_ms.set(before.since_ms.get().min(span.since_ms.get()));
             self.discard(span);
             merged = before;
         }
@@ -300,55 +340,60 @@ impl PageHeap {
             && after.dirty.get() == merged.dirty.get()
             && after.start.get() == merged.end()
         {
-            self.unlink(after);
+            place = self.absorb(after, merged, place);
             merged.units.set(merged.units.get() + after.units.get());
-            merged.since_ms.set(merged.since_ms.get().min(after.since_ms.get()));
             self.discard(after);
         }
         ground.units.set_ends(merged.start.get(), merged.units.get(), ptr(merged));
         self.free_units += merged.units.get();
         if merged.dirty.get() {
             self.dirty.insert(NonNull::from(merged));
-            self.enqueue(merged);
+            self.enqueue(merged, place);
         } else {
             self.clean.insert(NonNull::from(merged));
         }
         merged
     }
 
-    /// Takes a free run out of its bin.
-    fn unlink(&mut self, span: &Span) {
-        self.free_units -= span.units.get();
-        if span.dirty.get() {
-            self.dirty.remove(span);
-            self.dequeue(span);
-        } else {
-            self.clean.remove(span);
-        }
+    /// Takes a free neighbour out of its lists to merge it with `span`, which is bound for `place`. Gives both the age of the older, and returns
+    /// the older's place.
+    fn absorb(&mut self, neighbour: &Span, span: &Span, place: Place) -> Place {
+        let its_place = self.unlink(neighbour);
+        let since = span.since_ms.get().min(neighbour.since_ms.get());
+        let its_is_older = neighbour.since_ms.get() < span.since_ms.get();
+        span.since_ms.set(since);
+        neighbour.since_ms.set(since);
+        // A place just after the neighbour goes with the neighbour.
+        if its_is_older || place == Place::after(neighbour) { its_place } else { place }
     }
 
-    /// Puts a dirty run into the queue: at the old end if it is older than the newest, as a merged run or the rest of one may be. The
-    /// queue is nearly in order, which is enough: nothing waits more than twice as long as it should.
-    fn enqueue(&mut self, span: &Span) {
+    /// Takes a free run out of its bin; if it is dirty, also out of the queue. Where it was there.
+    fn unlink(&mut self, span: &Span) -> Place {
+        self.free_units -= span.units.get();
+        if !span.dirty.get() {
+            self.clean.remove(span);
+            return Place::NEWEST;
+        }
+        self.dirty.remove(span);
+        self.dequeue(span);
+        Place(Some(span.older.get()))
+    }
+
+    /// Puts a dirty run into the queue at `place`.
+    fn enqueue(&mut self, span: &Span, place: Place) {
         self.dirty_units += span.units.get();
+        let older = place.0.unwrap_or(self.newest);
         // SAFETY: queued descriptors are live.
-        let (oldest, newest) = unsafe { (self.oldest.as_ref(), self.newest.as_ref()) };
-        match (oldest, newest) {
-            (Some(oldest), Some(newest)) if span.since_ms.get() < newest.since_ms.get() => {
-                span.older.set(core::ptr::null_mut());
-                span.newer.set(self.oldest);
-                oldest.older.set(ptr(span));
-                self.oldest = ptr(span);
-            }
-            (_, newest) => {
-                span.newer.set(core::ptr::null_mut());
-                span.older.set(self.newest);
-                match newest {
-                    Some(newest) => newest.newer.set(ptr(span)),
-                    None => self.oldest = ptr(span),
-                }
-                self.newest = ptr(span);
-            }
+        let newer = match unsafe { older.as_ref() } {
+            Some(older) => older.newer.replace(ptr(span)),
+            None => core::mem::replace(&mut self.oldest, ptr(span)),
+        };
+        span.older.set(older);
+        span.newer.set(newer);
+        // SAFETY: queued descriptors are live.
+        match unsafe { newer.as_ref() } {
+            Some(newer) => newer.older.set(ptr(span)),
+            None => self.newest = ptr(span),
         }
     }
 

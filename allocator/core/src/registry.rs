@@ -126,7 +126,6 @@ impl Allocator {
     }
 
     /// Empties the heaps that no thread uses.
-    #[cfg(test)]
     pub(crate) fn retire_warm(&self) {
         for index in 0..WARM {
             let warm = self.registry.lock().warm[index].take();

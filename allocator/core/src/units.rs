@@ -51,7 +51,7 @@ const ISLAND: usize = 1 << 20;
 struct FlatTable<T, const SHIFT: u32, const ISLAND_WORDS: usize> {
     /// Where the element of address 0 is, or would be.
     base: AtomicPtr<T>,
-    /// One bit for each island that is mapped, where the table is not reserved as a whole.
+    /// One bit for each island that can be written.
     islands: [AtomicU32; ISLAND_WORDS],
     /// 0 until the table is there; then [`WHOLE`] or [`PIECEMEAL`].
     state: AtomicU32,
@@ -83,24 +83,27 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
 
     /// Makes the elements of `[start, start + len)` writable. The caller holds the page heap's lock.
     fn prepare(&self, start: usize, len: usize) -> bool {
-        // Relaxed: guarded by the page heap's lock, like all below.
-        if self.state.load(Ordering::Relaxed) == ABSENT && !self.establish() {
+        if !self.established() {
             return false;
-        }
-        // Relaxed: as above.
-        if self.state.load(Ordering::Relaxed) == WHOLE {
-            return true;
         }
         let first = (start >> SHIFT) * size_of::<T>() / ISLAND;
         let last = ((start + len - 1) >> SHIFT) * size_of::<T>() / ISLAND;
-        (first..=last).all(|island| self.map_island(island))
+        (first..=last).all(|island| self.prepare_island(island))
+    }
+
+    /// Makes the table be there. The caller holds the page heap's lock.
+    fn established(&self) -> bool {
+        // Relaxed: guarded by the page heap's lock.
+        self.state.load(Ordering::Relaxed) != ABSENT || self.establish()
     }
 
     fn establish(&self) -> bool {
         let window = os::window();
-        let bytes = (window.len() >> SHIFT) * size_of::<T>();
-        if let Some(table) = os::reserve(bytes.next_multiple_of(os::PAGE)) {
-            let base = table.as_ptr().cast::<T>().wrapping_sub(window.start >> SHIFT);
+        // Whole islands, also where the window begins or ends in the middle of one.
+        let first = (window.start >> SHIFT) * size_of::<T>() / ISLAND * ISLAND;
+        let bytes = ((window.end >> SHIFT) * size_of::<T>()).next_multiple_of(ISLAND) - first;
+        if let Some(table) = os::reserve(bytes) {
+            let base = table.as_ptr().wrapping_sub(first).cast::<T>();
             // Relaxed: guarded by the page heap's lock; for readers see `at`.
             self.base.store(base, Ordering::Relaxed);
             // Relaxed: guarded by the page heap's lock.
@@ -122,21 +125,27 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
         })
     }
 
-    fn map_island(&self, island: usize) -> bool {
+    fn prepare_island(&self, island: usize) -> bool {
         let (word, bit) = (&self.islands[island / 32], 1 << (island % 32));
         // Relaxed: guarded by the page heap's lock.
-        let mapped = word.load(Ordering::Relaxed);
-        if mapped & bit != 0 {
+        let ready = word.load(Ordering::Relaxed);
+        if ready & bit != 0 {
             return true;
         }
         // Relaxed: as above.
-        let base = self.base.load(Ordering::Relaxed).addr();
-        if os::map_at(base + island * ISLAND, ISLAND).is_none() {
-            return false;
-        }
+        let address = self.base.load(Ordering::Relaxed).addr().wrapping_add(island * ISLAND);
         // Relaxed: as above.
-        word.store(mapped | bit, Ordering::Relaxed);
-        true
+        let done = if self.state.load(Ordering::Relaxed) == WHOLE {
+            // SAFETY: an island of the reserved table.
+            unsafe { os::make_writable(address, ISLAND) }
+        } else {
+            os::map_at(address, ISLAND).is_some()
+        };
+        if done {
+            // Relaxed: as above.
+            word.store(ready | bit, Ordering::Relaxed);
+        }
+        done
     }
 }
 
@@ -198,6 +207,22 @@ impl Units {
         let info = unsafe { info.as_ref() };
         // Relaxed: whoever holds a block of the unit got it after the span was written.
         NonNull::new(info.0[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed))
+    }
+
+    /// Whether `address` lies in a chunk of ours.
+    ///
+    /// # Safety
+    /// As for [`Units::entry`].
+    pub(crate) unsafe fn holds(&self, address: usize) -> bool {
+        // SAFETY: the caller's contract and `FlatTable::at`.
+        let slot = || unsafe { &*self.chunks.at(address) };
+        // Relaxed: nothing is read through it.
+        os::window().contains(&address) && !slot().load(Ordering::Relaxed).is_null()
+    }
+
+    /// Reserves the tables, so that they answer for foreign addresses too. The caller holds the page heap's lock.
+    pub(crate) fn establish(&self) -> bool {
+        self.entries.established() && self.chunks.established()
     }
 
     /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of the heap. `infos` gives zeroed

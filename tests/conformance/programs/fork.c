@@ -185,6 +185,53 @@ CASE(posix_spawn_while_other_threads_allocate) {
     stop_workers();
 }
 
+/* A reader holds its stream while it reallocates the line; a flush holds the list of streams, and wants the reader's;
+   the fork wants the list. */
+static FILE *lines;
+
+static void *read_lines_until_stopped(void *unused) {
+    char *line = NULL;
+    size_t size = 0;
+    while (!stop) {
+        rewind(lines);
+        while (getline(&line, &size, lines) > 0)
+            continue;
+        free(line);
+        line = NULL;
+        size = 0;
+    }
+    return unused;
+}
+
+static void *flush_until_stopped(void *unused) {
+    while (!stop)
+        fflush(NULL);
+    return unused;
+}
+
+CASE(fork_while_other_threads_read_and_flush_streams) {
+    lines = tmpfile();
+    CHECK(lines != NULL, "no temporary file");
+    for (unsigned line = 0; line < 5; line++) {
+        for (unsigned i = 0; i < 300000; i++)
+            fputc('a', lines);
+        fputc('\n', lines);
+    }
+    pthread_t reader = start_thread(read_lines_until_stopped, NULL);
+    pthread_t flusher = start_thread(flush_until_stopped, NULL);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pid_t child = fork();
+        CHECK(child >= 0, "fork");
+        if (child == 0)
+            _exit(0);
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "child %d", status);
+    }
+    stop = 1;
+    join_thread(reader);
+    join_thread(flusher);
+}
+
 CASE(vfork_while_other_threads_allocate) {
     start_workers();
     for (unsigned round = 0; round < ROUNDS / 4; round++) {

@@ -45,6 +45,7 @@ cases!(
         fork_from_several_threads_at_once,
         a_child_forks_again,
         fork_handlers_allocate,
+        fork_while_other_threads_read_and_flush_streams,
         posix_spawn_while_other_threads_allocate,
         vfork_while_other_threads_allocate,
     ]

@@ -159,21 +159,12 @@ fn many_threads_that_free_each_others_blocks() {
     assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
 }
 
-/// Bytes in use when only the depots may still hold blocks: 0 once those are emptied.
+/// Bytes in use once all that can be given back is.
 fn kept_bytes(allocator: &Allocator) -> usize {
-    allocator.retire_warm();
-    for depot in &allocator.depots {
-        while let Some(magazine) = depot.lock().take() {
-            allocator.flush_linked(magazine.as_ptr());
-        }
-    }
-    for arena in &allocator.arenas {
-        // SAFETY: arenas live for ever.
-        if let Some(arena) = unsafe { arena.load(crate::sync::Ordering::Acquire).as_ref() } {
-            arena.release_empty(allocator.below());
-        }
-    }
-    allocator.pages.lock().used_bytes()
+    allocator.reclaim(&Heap::inert());
+    let pages = allocator.pages.lock();
+    assert_eq!(pages.dirty_bytes(), 0);
+    pages.used_bytes()
 }
 
 #[test]
@@ -219,10 +210,23 @@ fn what_cannot_be_had_is_refused() {
 #[test]
 fn foreign_blocks_are_recognised() {
     let allocator = allocator();
-    let heap = allocator.attach().expect("memory");
+    let heap = Heap::inert();
     let mut foreign = [0u64; 4];
+    assert!(allocator.units.establish());
     // SAFETY: foreign blocks are allowed, and left alone.
-    assert_eq!(unsafe { allocator.free(heap, foreign.as_mut_ptr().cast()) }, Err(Foreign));
+    assert_eq!(unsafe { allocator.free(&heap, foreign.as_mut_ptr().cast()) }, Err(Foreign));
+}
+
+#[test]
+#[should_panic(expected = "free already")]
+fn a_second_free_of_a_block_whose_span_went_back_ends_the_process() {
+    let allocator = allocator();
+    let heap = Heap::inert();
+    let blocks: Vec<_> = (0..100).map(|_| allocator.allocate(&heap, 10_000)).collect();
+    for block in blocks.iter().chain(&blocks[..1]) {
+        // SAFETY: live; the last one is not, which is found out.
+        let _ = unsafe { allocator.free(&heap, *block) };
+    }
 }
 
 #[test]

@@ -19,15 +19,17 @@ fn keeping_errno<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-fn mmap(hint: usize, len: usize, flags: libc::c_int) -> Option<NonNull<u8>> {
+const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+fn mmap(hint: usize, len: usize, protection: libc::c_int, flags: libc::c_int) -> Option<NonNull<u8>> {
     keeping_errno(|| {
         // SAFETY: a fresh anonymous mapping, never MAP_FIXED, touches no memory that anybody uses.
         let start = unsafe {
             libc::mmap(
                 ptr::without_provenance_mut(hint),
                 len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
+                protection,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
                 -1,
                 0,
             )
@@ -48,7 +50,7 @@ unsafe fn unmap(start: usize, len: usize) {
 }
 
 pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
-    let start = mmap(0, len, 0)?;
+    let start = mmap(0, len, READ_WRITE, 0)?;
     if start.addr().get().is_multiple_of(align) {
         start.expose_provenance();
         return Some(start);
@@ -56,7 +58,7 @@ pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
     // SAFETY: mapped just above, used by nobody.
     unsafe { unmap(start.addr().get(), len) };
     let padded = len.checked_add(align)?;
-    let start = mmap(0, padded, 0)?.expose_provenance().get();
+    let start = mmap(0, padded, READ_WRITE, 0)?.expose_provenance().get();
     let aligned = start.next_multiple_of(align);
     // SAFETY: the parts before and after the aligned range belong to the mapping made just above.
     unsafe { unmap(start, aligned - start) };
@@ -66,16 +68,39 @@ pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
 }
 
 pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
-    let start = mmap(0, len, 0)?;
-    keeping_errno(|| {
-        // SAFETY: advice on the mapping made just above; a core dump has no use for a table that is mostly holes.
-        unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTDUMP) };
-    });
+    if address_space_is_limited() {
+        return None;
+    }
+    // Memory that cannot be written is charged to no limit, and locked memory that is only read costs one page.
+    let start = mmap(0, len, libc::PROT_READ, libc::MAP_NORESERVE)?;
+    for advice in [libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
+        keeping_errno(|| {
+            // SAFETY: advice on the mapping made just above: a core dump has no use for a table that is mostly
+            // holes, and it must not be filled with huge pages.
+            unsafe { libc::madvise(start.as_ptr().cast(), len, advice) };
+        });
+    }
     Some(start)
 }
 
+fn address_space_is_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours to write.
+    let known = keeping_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) }) == 0;
+    known && limit.rlim_cur != libc::RLIM_INFINITY
+}
+
+/// # Safety
+/// `[start, start + len)` lies in what [`reserve`] returned.
+pub(crate) unsafe fn make_writable(start: usize, len: usize) -> bool {
+    keeping_errno(|| {
+        // SAFETY: the caller's contract.
+        unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(start), len, READ_WRITE) == 0 }
+    })
+}
+
 pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
-    let start = mmap(address, len, libc::MAP_FIXED_NOREPLACE)?;
+    let start = mmap(address, len, READ_WRITE, libc::MAP_FIXED_NOREPLACE)?;
     if start.addr().get() == address {
         return Some(start);
     }
@@ -88,6 +113,12 @@ pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
+    // The system works on whole pages of its own, which may be larger than a unit.
+    // SAFETY: asks for a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    if !start.is_multiple_of(page) || !len.is_multiple_of(page) {
+        return false;
+    }
     keeping_errno(|| {
         // SAFETY: the caller's contract.
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, libc::MADV_DONTNEED) == 0 }

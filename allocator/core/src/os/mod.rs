@@ -3,8 +3,9 @@
 //! | function | contract |
 //! |---|---|
 //! | `map(len, align)` | zeroed, readable and writable memory at a multiple of `align`, or `None` |
-//! | `reserve(len)` | the same for a large table of which little will be touched: costs address space only |
-//! | `map_at(address, len)` | the same exactly there, or `None` where something is mapped already |
+//! | `reserve(len)` | addresses that read as zero, for a large table of which little will be used; `None` also where addresses are limited |
+//! | `make_writable(start, len)` | part of what `reserve` gave can be written from now on; `false` where refused |
+//! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
@@ -15,8 +16,7 @@
 //!
 //! `len` and `align` are multiples of [`PAGE`]; `errno` stays as it was.
 
-/// The smallest page of any machine that we run on. The system's own page may be larger: nothing below relies on
-/// more than that `UNIT` (see `units.rs`) is a multiple of it.
+/// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
 
 #[cfg(not(any(test, miri)))]

@@ -83,6 +83,12 @@ pub(crate) fn map_at(_: usize, _: usize) -> Option<NonNull<u8>> {
     None
 }
 
+/// # Safety
+/// `[start, start + len)` lies in what [`reserve`] returned.
+pub(crate) unsafe fn make_writable(_: usize, _: usize) -> bool {
+    !refused()
+}
+
 pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
     map(len, super::PAGE)
 }

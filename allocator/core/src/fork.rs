@@ -1,0 +1,49 @@
+//! The process's forks: every lock is taken before, and given back after in parent and child.
+//!
+//! glibc takes its own malloc's locks last, after those of its streams: a thread that reads a line holds its stream
+//! while it reallocates the buffer. Our handlers run before glibc takes any, so they take the lock of the list of streams first
+//! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads can wait for each other.
+
+use crate::global::PROCESS;
+use crate::sync::{AtomicU32, Ordering};
+use crate::thread_local;
+
+/// Whether the handlers are registered.
+static WATCHED: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    // The lock is recursive; glibc exports it for libraries that fork.
+    safe fn _IO_list_lock();
+    safe fn _IO_list_unlock();
+    safe fn _IO_list_resetlock();
+}
+
+extern "C" fn before() {
+    #[cfg(target_env = "gnu")]
+    _IO_list_lock();
+    PROCESS.before_fork();
+}
+
+extern "C" fn in_parent() {
+    PROCESS.after_fork_in_parent();
+    #[cfg(target_env = "gnu")]
+    _IO_list_unlock();
+}
+
+extern "C" fn in_child() {
+    PROCESS.after_fork_in_child(Some(thread_local::heap()));
+    #[cfg(target_env = "gnu")]
+    _IO_list_resetlock();
+}
+
+/// Registers the handlers, once. Runs at the process's first allocation: handlers that others register later, which
+/// may allocate, run before ours take the locks and after ours give them back.
+pub(crate) fn watch() {
+    // Relaxed: whoever is first registers; nothing is published with it.
+    if WATCHED.swap(1, Ordering::Relaxed) == 0 {
+        // SAFETY: the handlers are functions of this library. A failure means that there is no memory this early;
+        // then forks of multithreaded programs are not safe.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+}
