@@ -1,16 +1,39 @@
 //! The table of all workloads.
 
 use crate::definition::Definition;
-use crate::workloads::{false_sharing, heap_leak, large_block, larson, malloc_test, threadtest};
+use crate::workloads::{
+    cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots, idle_return,
+    large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
+    realloc_growth, server_uptime, shbench, shbench_mixed, size_curve, startup, threadtest, transaction_pool,
+    xmalloc,
+};
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 6] = [
+pub const WORKLOADS: [&Definition; 24] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
     &threadtest::DEFINITION,
     &large_block::DEFINITION,
     &larson::DEFINITION,
+    &shbench::DEFINITION,
+    &shbench_mixed::DEFINITION,
+    &producer_consumer::DEFINITION,
+    &xmalloc::DEFINITION,
+    &mstress::DEFINITION,
+    &cache_scratch::DEFINITION,
+    &cache_thrash::DEFINITION,
+    &transaction_pool::DEFINITION,
+    &size_curve::DEFINITION,
+    &giant::DEFINITION,
+    &hot_slots::DEFINITION,
+    &realloc_growth::DEFINITION,
+    &fragmentation::DEFINITION,
+    &idle_return::DEFINITION,
+    &many_threads::DEFINITION,
+    &server_uptime::DEFINITION,
+    &startup::DEFINITION,
+    &os_primitives::DEFINITION,
 ];
 
 /// The workload of this name.

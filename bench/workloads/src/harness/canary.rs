@@ -164,6 +164,25 @@ impl<H: Heap<Block = Address>> Heap for Checked<H> {
         Self::verify(marked)
     }
 
+    /// As [`fill`](Heap::fill): the content is the canary.
+    unsafe fn read_back(&self, marked: Self::Block, _size: usize) -> Result<(), Failure> {
+        Self::verify(marked)
+    }
+
+    unsafe fn resize(
+        &mut self,
+        marked: Self::Block,
+        old_size: usize,
+        new_size: usize,
+    ) -> Result<Self::Block, Failure> {
+        Self::verify(marked)?;
+        // SAFETY: the caller vouches that the block is live and no longer used.
+        let block = unsafe { self.heap.resize(marked.block, old_size, new_size)? };
+        // What realloc copied, at its new place.
+        Self::verify(Marked { block, size: old_size.min(new_size), stamp: marked.stamp })?;
+        self.mark(block, new_size, required_alignment(new_size))
+    }
+
     unsafe fn free(&mut self, marked: Self::Block) -> Result<(), Failure> {
         Self::verify(marked)?;
         // SAFETY: the caller vouches that the block is live and no longer used.
@@ -214,6 +233,15 @@ mod tests {
 
         unsafe fn fill(&self, _: Address, _: usize) -> Result<(), Failure> {
             Ok(())
+        }
+
+        unsafe fn read_back(&self, _: Address, _: usize) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        /// Copies nothing: a realloc that loses the content wherever the script moves the block.
+        unsafe fn resize(&mut self, _: Address, _: usize, new_size: usize) -> Result<Address, Failure> {
+            self.allocate(new_size)
         }
 
         unsafe fn free(&mut self, _: Address) -> Result<(), Failure> {
@@ -290,6 +318,20 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_realloc_must_keep_the_content_and_the_new_block_is_checked_as_well() {
+        let resized = |offsets: &[usize], new_size| {
+            let mut heap = scripted(offsets);
+            let block = heap.allocate(64).expect("allocated");
+            // SAFETY: the block is live and has 64 bytes.
+            let block = unsafe { heap.resize(block, 64, new_size) }?;
+            free(&mut heap, block)
+        };
+        assert_eq!(resized(&[0, 0], 200), Ok(()));
+        assert_eq!(resized(&[0, 0], 8), Ok(()));
+        assert!(matches!(resized(&[0, 256], 200), Err(Failure::LostContent { size: 64, offset: 0, .. })));
     }
 
     #[test]

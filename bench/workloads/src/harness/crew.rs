@@ -89,12 +89,19 @@ pub struct Crew<'gate> {
     cores: Option<Vec<usize>>,
     measured_from: Option<Mark>,
     gate: Box<dyn FnMut() + 'gate>,
+    afterwards: Box<dyn FnMut() + 'gate>,
 }
 
 impl Default for Crew<'_> {
     /// One generation, threads that run where the system likes, measured from the common start.
     fn default() -> Self {
-        Self { generations: 1, cores: None, measured_from: None, gate: Box::new(|| ()) }
+        Self {
+            generations: 1,
+            cores: None,
+            measured_from: None,
+            gate: Box::new(|| ()),
+            afterwards: Box::new(|| ()),
+        }
     }
 }
 
@@ -118,6 +125,11 @@ impl<'gate> Crew<'gate> {
     /// Called when all workers are ready, before they start.
     pub fn gate(self, gate: impl FnMut() + 'gate) -> Self {
         Self { gate: Box::new(gate), ..self }
+    }
+
+    /// Called when all workers have finished and were measured, while their threads still exist.
+    pub fn afterwards(self, afterwards: impl FnMut() + 'gate) -> Self {
+        Self { afterwards: Box::new(afterwards), ..self }
     }
 
     /// Runs one worker for each element of `states`. `work` is called once a generation, and returns
@@ -160,6 +172,7 @@ impl<'gate> Crew<'gate> {
             let finished = stage.wait_until_finished();
             let process_usage = Usage::so_far();
             let memory = Memory::now();
+            (self.afterwards)();
             stage.dismiss();
             let finished = finished.into_iter().collect::<Result<Vec<_>, _>>()?;
 
@@ -358,6 +371,22 @@ mod tests {
             })
             .expect("ran");
         assert_eq!((seen_at_gate.into_inner(), started.into_inner()), (0, 4));
+    }
+
+    #[test]
+    fn what_comes_afterwards_finds_all_finished() {
+        let finished = AtomicUsize::new(0);
+        let seen = AtomicUsize::new(0);
+        Crew::default()
+            // Relaxed: the stage's mutex orders these.
+            .afterwards(|| seen.store(finished.load(Ordering::Relaxed), Ordering::Relaxed))
+            .run(vec![(); 4], |()| {
+                // Relaxed: only the sum counts.
+                finished.fetch_add(1, Ordering::Relaxed);
+                Ok(1)
+            })
+            .expect("ran");
+        assert_eq!(seen.into_inner(), 4);
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! What all workloads share: how they allocate, start together, count, measure and prove.
 //!
 //! Bottom-up, each module using only those before it:
-//! [`failure`] → [`random`], [`heap`], [`slots`] → [`canary`] → [`usage`], [`topology`] → [`crew`] →
-//! [`processes`], [`served_by`].
+//! [`failure`] → [`random`], [`heap`], [`slots`] → [`canary`], [`tally`] → [`usage`], [`topology`] →
+//! [`inbox`], [`queue`], [`rendezvous`], [`latency`] → [`crew`] → [`processes`], [`served_by`].
 
 pub mod canary;
 pub mod crew;
 pub mod failure;
 pub mod heap;
+pub mod inbox;
+pub mod latency;
 pub mod processes;
+pub mod queue;
 pub mod random;
+pub mod rendezvous;
 pub mod served_by;
 pub mod slots;
+pub mod tally;
 pub mod topology;
 pub mod usage;

@@ -28,6 +28,17 @@ impl Random {
         debug_assert!(bound > 0);
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
     }
+
+    /// A number from `min` to `max`, both included.
+    #[inline]
+    pub fn between(&mut self, min: usize, max: usize) -> usize {
+        min + self.below(max - min + 1)
+    }
+
+    /// A number in 0..1, in steps of 2⁻⁵³.
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * (0.5f64).powi(53)
+    }
 }
 
 #[cfg(test)]
@@ -61,5 +72,15 @@ mod tests {
         let mut random = Random::stream(7);
         let drawn: Vec<usize> = (0..10_000).map(|_| random.below(10)).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&9)));
+    }
+
+    #[test]
+    fn fractions_are_even_from_zero_to_one() {
+        let mut random = Random::stream(3);
+        let drawn: Vec<f64> = (0..100_000).map(|_| random.unit()).collect();
+        assert!(drawn.iter().all(|fraction| (0.0..1.0).contains(fraction)));
+        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        // Standard error 0.0009: five of them.
+        assert!((mean - 0.5).abs() < 0.005, "{mean}");
     }
 }

@@ -17,6 +17,8 @@ pub struct Slots<B> {
 
 // SAFETY: `Slots` owns its pages and its elements, as a `Vec` does.
 unsafe impl<B: Send> Send for Slots<B> {}
+// SAFETY: as above: a shared `Slots` gives shared access to its elements only.
+unsafe impl<B: Sync> Sync for Slots<B> {}
 
 /// Bytes to map: never none, which mmap refuses.
 fn mapped_bytes<B>(capacity: usize) -> usize {
@@ -42,6 +44,23 @@ impl<B: Copy> Slots<B> {
         Ok(Self { start, length: 0, capacity })
     }
 
+    /// `count` copies of an element.
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    pub fn filled(count: usize, element: B) -> Result<Self, Failure> {
+        let mut slots = Self::with_capacity(count)?;
+        for _ in 0..count {
+            slots.push(element);
+        }
+        Ok(slots)
+    }
+
+    /// Elements that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Appends an element; there must be room for it.
     #[inline]
     pub fn push(&mut self, element: B) {
@@ -49,6 +68,15 @@ impl<B: Copy> Slots<B> {
         // SAFETY: the mapping has room for `capacity` elements, and `length` is below that.
         unsafe { self.start.add(self.length).write(element) };
         self.length += 1;
+    }
+
+    /// Takes an element out, and puts the last one into its place; `index` must be in bounds.
+    #[inline]
+    pub fn swap_remove(&mut self, index: usize) -> B {
+        let last = self[self.length - 1];
+        let removed = std::mem::replace(&mut self[index], last);
+        self.length -= 1;
+        removed
     }
 
     /// Forgets all elements.
@@ -80,5 +108,20 @@ impl<B> Drop for Slots<B> {
         // SAFETY: this mapping was made by `with_capacity` with this very size; nobody uses it any more.
         let result = unsafe { libc::munmap(self.start.as_ptr().cast(), mapped_bytes::<B>(self.capacity)) };
         debug_assert_eq!(result, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_element_takes_the_place_of_one_that_is_taken_out() {
+        let mut slots = Slots::with_capacity(3).expect("mapped");
+        [1, 2, 3].into_iter().for_each(|element| slots.push(element));
+        assert_eq!(slots.swap_remove(0), 1);
+        assert_eq!(*slots, [3, 2]);
+        assert_eq!(slots.swap_remove(1), 2);
+        assert_eq!(*Slots::filled(2, 7).expect("mapped"), [7, 7]);
     }
 }

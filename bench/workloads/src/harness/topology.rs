@@ -1,4 +1,4 @@
-//! CPUs, cores and cache lines of this machine.
+//! CPUs, cores, cache lines and pages of this machine.
 
 use std::collections::BTreeMap;
 use std::mem::{self, MaybeUninit};
@@ -60,6 +60,37 @@ pub fn cache_line_bytes() -> usize {
     usize::try_from(line).ok().filter(|line| line.is_power_of_two()).unwrap_or(64)
 }
 
+/// Why this many threads, each bound to a core of its own, tell nothing on this many cores.
+pub fn not_measurable(threads: usize, cores: usize) -> Option<String> {
+    match cores {
+        0 | 1 => Some("needs two physical cores, and one only is available".into()),
+        _ if threads > cores => {
+            Some(format!("needs a physical core for each of {threads} threads, and {cores} are available"))
+        }
+        _ => None,
+    }
+}
+
+/// How many pairs of objects of `size` bytes at these addresses have a cache line in common.
+pub fn shared_line_pairs(addresses: &[usize], size: usize, line: usize) -> usize {
+    let share = |a: usize, b: usize| a / line <= (b + size - 1) / line && b / line <= (a + size - 1) / line;
+    let with_later =
+        |(index, &a): (usize, &usize)| addresses[index + 1..].iter().filter(|&&b| share(a, b)).count();
+    addresses.iter().enumerate().map(with_later).sum()
+}
+
+/// From now on, the process's page faults bring in pages of the base size.
+///
+/// # Errors
+/// The system refuses.
+pub fn switch_huge_pages_off() -> io::Result<()> {
+    // SAFETY: this option of prctl takes plain numbers and changes no memory.
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +107,21 @@ mod tests {
         })
         .join()
         .expect("joined");
+    }
+
+    #[test]
+    fn pairs_on_a_common_line_are_counted() {
+        assert_eq!(shared_line_pairs(&[0, 16, 32, 48], 16, 64), 6);
+        assert_eq!(shared_line_pairs(&[0, 64, 128], 16, 64), 0);
+        // 40 bytes at 48 reach into the second line, as do those at 96, which end in the third.
+        assert_eq!(shared_line_pairs(&[0, 48, 96], 40, 64), 2);
+        assert_eq!(shared_line_pairs(&[128, 0], 64, 64), 0);
+    }
+
+    #[test]
+    fn one_core_or_too_few_cores_are_not_measurable() {
+        assert!(not_measurable(1, 1).is_some());
+        assert!(not_measurable(4, 2).is_some());
+        assert_eq!(not_measurable(2, 2), None);
     }
 }

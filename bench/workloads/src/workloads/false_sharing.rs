@@ -21,7 +21,7 @@ use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
 use crate::harness::heap::{Heap, Plain};
-use crate::harness::topology::{cache_line_bytes, cores};
+use crate::harness::topology::{cache_line_bytes, cores, not_measurable, shared_line_pairs};
 
 /// false-sharing.
 pub const DEFINITION: Definition = Definition {
@@ -101,17 +101,6 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     })
 }
 
-/// Why this many threads tell nothing on this many cores.
-fn not_measurable(threads: usize, cores: usize) -> Option<String> {
-    match cores {
-        0 | 1 => Some("needs two physical cores, and one only is available".into()),
-        _ if threads > cores => {
-            Some(format!("needs a physical core for each of {threads} threads, and {cores} are available"))
-        }
-        _ => None,
-    }
-}
-
 fn write_both_ends<H: Heap>(heap: &H, object: H::Block, size: usize, writes: u64) -> Result<u64, Failure> {
     let mut done = 0;
     while done < writes {
@@ -122,33 +111,4 @@ fn write_both_ends<H: Heap>(heap: &H, object: H::Block, size: usize, writes: u64
         done += 1;
     }
     Ok(done)
-}
-
-/// How many pairs of objects of `size` bytes at these addresses have a cache line in common.
-fn shared_line_pairs(addresses: &[usize], size: usize, line: usize) -> usize {
-    let share = |a: usize, b: usize| a / line <= (b + size - 1) / line && b / line <= (a + size - 1) / line;
-    let with_later =
-        |(index, &a): (usize, &usize)| addresses[index + 1..].iter().filter(|&&b| share(a, b)).count();
-    addresses.iter().enumerate().map(with_later).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_on_a_common_line_are_counted() {
-        assert_eq!(shared_line_pairs(&[0, 16, 32, 48], 16, 64), 6);
-        assert_eq!(shared_line_pairs(&[0, 64, 128], 16, 64), 0);
-        // 40 bytes at 48 reach into the second line, as do those at 96, which end in the third.
-        assert_eq!(shared_line_pairs(&[0, 48, 96], 40, 64), 2);
-        assert_eq!(shared_line_pairs(&[128, 0], 64, 64), 0);
-    }
-
-    #[test]
-    fn one_core_or_too_few_cores_are_not_measurable() {
-        assert!(not_measurable(1, 1).is_some());
-        assert!(not_measurable(4, 2).is_some());
-        assert_eq!(not_measurable(2, 2), None);
-    }
 }

@@ -17,7 +17,6 @@
 //! are those of the measured part.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
 use crate::harness::canary::Checked;
@@ -25,6 +24,7 @@ use crate::harness::crew::{Crew, Mark};
 use crate::harness::failure::Failure;
 use crate::harness::heap::{Heap, Plain};
 use crate::harness::random::Random;
+use crate::harness::topology::switch_huge_pages_off;
 
 /// heap-leak.
 pub const DEFINITION: Definition = Definition {
@@ -115,15 +115,6 @@ impl<H: Heap> Chain<H> {
             done += 1;
         }
         Ok(done)
-    }
-}
-
-/// From now on, the process's page faults bring in pages of the base size.
-fn switch_huge_pages_off() -> io::Result<()> {
-    // SAFETY: this option of prctl takes plain numbers and changes no memory.
-    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -146,7 +146,7 @@ impl Cycle {
     }
 }
 
-fn compute(steps: usize) {
+pub(super) fn compute(steps: usize) {
     let mut value = black_box(1u64);
     for _ in 0..steps {
         value = value.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (value >> 29);
