@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::run::{DEFAULT_PRESET, Preset, preset};
+
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
 #[derive(Debug, Parser)]
 #[command(name = "ample", version, arg_required_else_help = true)]
@@ -19,6 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
     Bench(Bench),
+    /// Let the tool test itself: no difference may be found where there is none, and a known one must be
+    Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing
     Allocators(Allocators),
     /// List the workloads: what each tells, where it comes from
@@ -28,23 +32,38 @@ pub enum Command {
 /// Arguments of `ample bench`.
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// Workloads or their variants (see `ample workloads`); without any, the default selection
+    /// Workloads or their variants (see `ample workloads`); without any, all of the preset
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
-    /// Allocators by name or path, separated by commas: `jemalloc,./libfoo.so,new=./libbar.so`, or
-    /// with an environment variable `glibc:MALLOC_ARENA_MAX=1`; glibc always takes part [default:
-    /// all that are found]
+    /// Allocators by name or path, separated by commas: `jemalloc,./libfoo.so,new=./libbar.so`, each
+    /// with settings of its own if you like: `glibc:mmap_threshold=131072`, or an environment variable
+    /// as it stands, `glibc:MALLOC_ARENA_MAX=1`; glibc always takes part [default: all that are found]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     pub allocators: Option<Vec<String>>,
     /// Thread counts, separated by commas [default: 1,2,4 … up to twice the CPUs]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<Vec<u32>>,
-    /// Blocks: how often every allocator runs every row [default: 3 to 10, within two and a half minutes]
+    /// Blocks: how often every allocator runs every row [default: 3 to 30, within the time of the preset]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
-    /// Do little work in every row, and take half a minute
-    #[arg(long)]
+    /// Seconds after which no further block is begun, once there are three
+    #[arg(long, value_name = "SECONDS", conflicts_with = "runs", value_parser = seconds)]
+    pub budget: Option<Duration>,
+    /// End earlier, but after ten blocks at the earliest, as soon as the interval of every throughput
+    /// ratio reaches no further than this to either side; for it, as many blocks are run as the budget
+    /// or --runs allows
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub precision: Option<f64>,
+    /// What to measure, and how much of it: quick (a minute), default (five minutes), full (all workloads
+    /// and as much work as they think right), or the series of a seed's document: seed-000 to seed-004
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PRESET, value_parser = preset)]
+    pub preset: &'static Preset,
+    /// The same as `--preset quick`
+    #[arg(long, conflicts_with = "preset")]
     pub quick: bool,
+    /// Check the request, list the rows that would be measured, and stop
+    #[arg(long)]
+    pub dry_run: bool,
     /// Output folder; otherwise `ample-out/UTC-HOST` with the time and the name of this machine
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -60,6 +79,30 @@ pub struct Bench {
     /// Seconds after which a process has failed
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// For malloc-test alone, the arguments of the program that it comes from: SIZE [ITERATIONS
+    /// [THREADS]]; prints that program's own lines as well
+    #[arg(last = true, value_name = "ARGUMENT", conflicts_with_all = ["threads", "settings", "preset"])]
+    pub seed_arguments: Vec<String>,
+}
+
+/// Arguments of `ample selftest`.
+#[derive(Debug, Args)]
+pub struct Selftest {
+    /// Independent comparisons of each kind
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub comparisons: u32,
+    /// Blocks of each comparison
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(10..))]
+    pub blocks: u32,
+    /// Do twenty comparisons: a first look
+    #[arg(long, conflicts_with = "comparisons")]
+    pub quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of the order of execution and of the bootstrap
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// Arguments of `ample allocators`.
@@ -74,6 +117,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let duration = Duration::try_from_secs_f64(value).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("must be more than nothing".into()) } else { Ok(duration) }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
+        _ => Err("must be a number between 0 and 100".into()),
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +143,8 @@ mod tests {
         assert_eq!(bench.allocators.expect("a list"), ["glibc", "x=./y.so"]);
         assert_eq!(bench.threads.expect("a list"), [1, 2]);
         assert!(seconds("0").is_err() && seconds("-1").is_err() && seconds("x").is_err());
+        assert!(percent("0").is_err() && percent("100").is_err() && percent("x").is_err());
+        assert_eq!(percent("0.5"), Ok(0.5));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
     }
 }

@@ -22,6 +22,7 @@ use error::UsageError;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),
     };

@@ -148,7 +148,7 @@ pub(super) fn from_file(name: &str, path: &Path, version: Option<String>, found:
     if library.to_string_lossy().contains([' ', ':']) {
         bail!("{} cannot be preloaded: spaces and colons in its path separate libraries", library.display());
     }
-    let identity = identify(&library)?;
+    let identity = identify(path)?;
     Ok(Allocator {
         name: name.into(),
         library,
@@ -158,6 +158,7 @@ pub(super) fn from_file(name: &str, path: &Path, version: Option<String>, found:
         build_id: identity.build_id,
         found: found.into(),
         defines: identity.defines,
+        false_name: identity.false_name,
     })
 }
 

@@ -1,4 +1,5 @@
-//! What a library file is: hash, build id, version, functions of the malloc family.
+//! What a library file is: hash, build id, version, functions of the malloc family, and whether it is
+//! what its name says.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -19,7 +20,19 @@ pub struct Identity {
     pub build_id: Option<String>,
     /// Names of the functions that it defines for others.
     pub defines: BTreeSet<String>,
+    /// What it calls itself, and why it is not that; none where nothing speaks against its names.
+    pub false_name: Option<String>,
 }
+
+/// Beginnings of file names that belong to one allocator, and the functions of its own of which every
+/// build defines at least one.
+const SIGNATURES: &[(&str, &[&str])] = &[
+    ("libjemalloc", &["mallctl", "je_mallctl", "_rjem_mallctl"]),
+    ("libmimalloc", &["mi_version"]),
+    ("libtcmalloc", &["tc_version", "MallocExtension_Internal_GetAllocatedSize"]),
+    ("libtbbmalloc_proxy", &["__TBB_malloc_proxy"]),
+    ("librpmalloc", &["rpmalloc"]),
+];
 
 /// The functions whose definition in a library is of interest.
 const FAMILY: &[&str] =
@@ -30,15 +43,37 @@ pub fn identify(library: &Path) -> Result<Identity> {
     let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let elf = object::File::parse(&*bytes)
         .with_context(|| format!("{} is not a shared library", library.display()))?;
-    let defines = elf
+    let defines: BTreeSet<String> = elf
         .dynamic_symbols()
         .filter(|symbol| symbol.is_definition())
         .filter_map(|symbol| symbol.name().ok())
-        .filter(|name| FAMILY.contains(name))
         .map(str::to_owned)
         .collect();
-    let build_id = elf.build_id().ok().flatten().map(hexadecimal);
-    Ok(Identity { sha256: hexadecimal(&Sha256::digest(&bytes)), build_id, defines })
+    let target = resolve(library);
+    let files = [library, &target].map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let false_name =
+        files.into_iter().chain([soname(&elf)]).flatten().find_map(|name| unmask(&name, &defines));
+    Ok(Identity {
+        sha256: hexadecimal(&Sha256::digest(&bytes)),
+        build_id: elf.build_id().ok().flatten().map(hexadecimal),
+        defines: defines.into_iter().filter(|name| FAMILY.contains(&name.as_str())).collect(),
+        false_name,
+    })
+}
+
+/// The name that the library gives itself for the dynamic linker.
+fn soname(elf: &object::File<'_>) -> Option<String> {
+    let object::File::Elf64(elf) = elf else { return None };
+    let table = elf.elf_dynamic_table().ok()?;
+    let entry = (&table).into_iter().find(|entry| entry.tag == object::elf::DT_SONAME)?;
+    Some(String::from_utf8_lossy(table.string(entry).ok()?).into_owned())
+}
+
+/// Why a library of these functions is not what this name says; none where it may be.
+fn unmask(name: &str, defines: &BTreeSet<String>) -> Option<String> {
+    let (_, functions) = SIGNATURES.iter().find(|(beginning, _)| name.starts_with(beginning))?;
+    let genuine = functions.iter().any(|function| defines.contains(*function));
+    (!genuine).then(|| format!("it is called {name}, but defines no {}", functions.join(" or ")))
 }
 
 /// The canonical path; the path itself where it cannot be resolved.
@@ -94,6 +129,18 @@ mod tests {
         let identity = identify(Path::new("/bin/sh")).expect("readable");
         assert_eq!(identity.sha256.len(), 64);
         assert!(!identity.defines.contains("malloc"));
+    }
+
+    #[test]
+    fn a_name_is_believed_only_with_the_functions_that_go_with_it() {
+        let defines = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let lie = unmask("libjemalloc.so.2", &defines(&["malloc"]));
+        assert_eq!(
+            lie.as_deref(),
+            Some("it is called libjemalloc.so.2, but defines no mallctl or je_mallctl or _rjem_mallctl")
+        );
+        assert_eq!(unmask("libjemalloc.so.2", &defines(&["mallctl"])), None);
+        assert_eq!(unmask("libfoo.so", &defines(&[])), None);
     }
 
     #[test]

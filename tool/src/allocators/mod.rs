@@ -7,6 +7,7 @@ mod catalogue;
 mod discover;
 mod identify;
 mod select;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,11 +21,14 @@ pub use select::select;
 
 /// Name of the project's own allocator.
 pub const OURS: &str = "ample";
+/// Name of the baseline's second appearance, which is held against the first one. It is in no table: the
+/// spread of their ratio is the noise floor.
+pub const TWIN: &str = "glibc (A/A)";
 
 /// One entry of a comparison: a library to preload, and the environment that configures it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Allocator {
-    /// Name in tables. A variant carries its settings: `glibc:MALLOC_ARENA_MAX=1`.
+    /// Name in tables. A variant carries its settings: `glibc:mmap_threshold=131072`.
     pub name: String,
     /// The library, as a canonical path.
     pub library: PathBuf,
@@ -41,6 +45,9 @@ pub struct Allocator {
     /// Functions of the malloc family that the library defines.
     #[serde(skip)]
     pub defines: BTreeSet<String>,
+    /// Why the library is not what its names say; none where nothing speaks against them.
+    #[serde(skip)]
+    pub false_name: Option<String>,
 }
 
 /// Names of all known allocators, in the order of tables.
@@ -52,6 +59,11 @@ impl Allocator {
     /// Whether this is the one that all others are held against.
     pub fn is_baseline(&self) -> bool {
         self.name == BASELINE
+    }
+
+    /// The same once more, under the name [`TWIN`].
+    pub fn twin(&self) -> Self {
+        Self { name: TWIN.into(), ..self.clone() }
     }
 
     /// An entry without a file behind it.
@@ -66,6 +78,7 @@ impl Allocator {
             build_id: None,
             found: "made up".into(),
             defines: BTreeSet::new(),
+            false_name: None,
         }
     }
 }

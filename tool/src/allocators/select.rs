@@ -1,10 +1,9 @@
 //! Resolves the allocators that the user asked for.
 //!
 //! An entry of the list is a known name (`jemalloc`), a file (`./libfoo.so`), a named file
-//! (`new=./libfoo.so`), each optionally with environment settings of its own
-//! (`glibc:MALLOC_ARENA_MAX=1`).
+//! (`new=./libfoo.so`), each optionally with settings of its own (`glibc:mmap_threshold=131072`,
+//! `glibc:MALLOC_ARENA_MAX=1`).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
@@ -13,15 +12,18 @@ use super::Allocator;
 use super::catalogue::BASELINE;
 use super::discover::{Finder, from_file};
 use super::identify::package_version;
+use super::settings;
 use crate::error::{UsageError, unknown};
 
-/// The allocators for a run, the baseline always among them; without a list, all that are found.
+/// The allocators for a run, the baseline always among them; without a list, all that are found, and
+/// `arms` beside them.
 ///
 /// Fails for an unknown name, for a known one that is not on this machine, and for a file that is
 /// no library; so that a run starts with all that was asked for, or not at all.
-pub fn select(finder: &Finder, list: Option<&[String]>) -> Result<Vec<Allocator>> {
+pub fn select(finder: &Finder, list: Option<&[String]>, arms: &[&str]) -> Result<Vec<Allocator>> {
     let Some(list) = list else {
-        return Ok(finder.all().into_iter().filter_map(Result::ok).collect());
+        let arms = arms.iter().map(|arm| entry(finder, arm));
+        return finder.all().into_iter().filter_map(Result::ok).map(Ok).chain(arms).collect();
     };
     let mut chosen = Vec::with_capacity(list.len() + 1);
     for item in list {
@@ -38,18 +40,18 @@ pub fn select(finder: &Finder, list: Option<&[String]>) -> Result<Vec<Allocator>
 }
 
 fn entry(finder: &Finder, item: &str) -> Result<Allocator> {
-    let (base, environment) = split_settings(item)?;
-    let mut allocator = if let Some((name, path)) = base.split_once('=') {
-        named_file(name, Path::new(path))?
+    let (base, settings) = split_settings(item)?;
+    let (mut allocator, known) = if let Some((name, path)) = base.split_once('=') {
+        (named_file(name, Path::new(path))?, None)
     } else if base.contains('/') {
-        named_file(&name_of(Path::new(base)), Path::new(base))?
+        (named_file(&name_of(Path::new(base)), Path::new(base))?, None)
     } else {
-        known(finder, base)?
+        (known(finder, base)?, Some(base))
     };
-    for (variable, value) in &environment {
-        allocator.name.push_str(&format!(":{variable}={value}"));
+    settings::apply(known, &settings, &mut allocator.environment)?;
+    for (name, value) in settings {
+        allocator.name.push_str(&format!(":{name}={value}"));
     }
-    allocator.environment = environment;
     Ok(allocator)
 }
 
@@ -85,26 +87,20 @@ fn name_of(path: &Path) -> String {
     stem.strip_prefix("lib").unwrap_or(stem).to_owned()
 }
 
-/// Splits `base:VARIABLE=value:VARIABLE=value`.
-fn split_settings(item: &str) -> Result<(&str, BTreeMap<String, String>)> {
+/// Splits `base:name=value:name=value`.
+fn split_settings(item: &str) -> Result<(&str, Vec<(&str, &str)>)> {
     let mut parts = item.split(':');
     let base = parts.next().unwrap_or_default();
-    let mut environment = BTreeMap::new();
-    for part in parts {
-        let setting = part.split_once('=').filter(|(name, _)| is_variable(name));
-        let Some((name, value)) = setting else {
-            bail!(UsageError(format!(
-                "'{part}' in '{item}' is not a setting; write NAME:VARIABLE=value with an environment variable"
-            )));
-        };
-        environment.insert(name.to_owned(), value.to_owned());
-    }
-    Ok((base, environment))
-}
-
-fn is_variable(name: &str) -> bool {
-    let valid = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(valid)
+    let settings: Result<_> = parts
+        .map(|part| match part.split_once('=') {
+            Some((name, value)) if settings::is_name(name) => Ok((name, value)),
+            _ => bail!(UsageError(format!(
+                "'{part}' in '{item}' is not a setting; write ALLOCATOR:setting=value, or \
+                 ALLOCATOR:VARIABLE=value with an environment variable"
+            ))),
+        })
+        .collect();
+    Ok((base, settings?))
 }
 
 #[cfg(test)]
@@ -113,7 +109,7 @@ mod tests {
 
     fn chosen(list: &[&str]) -> Result<Vec<String>> {
         let list: Vec<String> = list.iter().map(|&item| item.to_owned()).collect();
-        let found = select(&Finder::new().expect("places"), Some(&list))?;
+        let found = select(&Finder::new().expect("places"), Some(&list), &[])?;
         Ok(found.into_iter().map(|allocator| allocator.name).collect())
     }
 
@@ -134,13 +130,21 @@ mod tests {
 
     #[test]
     fn a_variant_carries_its_settings_in_its_name() {
-        let list = ["glibc", "glibc:MALLOC_ARENA_MAX=1"];
+        let list = ["glibc", "glibc:MALLOC_ARENA_MAX=1", "glibc:arena_max=1:tcache_count=0"];
         assert_eq!(chosen(&list).expect("found"), list);
+    }
+
+    #[test]
+    fn the_arms_of_a_preset_join_what_is_found() {
+        let found = select(&Finder::new().expect("places"), None, &["glibc:arena_max=1"]).expect("found");
+        assert_eq!(found.last().expect("one").name, "glibc:arena_max=1");
+        assert!(found.iter().any(Allocator::is_baseline));
     }
 
     #[test]
     fn nonsense_is_a_usage_error() {
         assert!(refused("glbc").contains("did you mean 'glibc'?"));
+        assert!(refused("glibc:arena_min=1").contains("unknown setting of glibc 'arena_min'"));
         assert!(refused("glibc:arena").contains("is not a setting"));
         assert!(refused("jemalloc=./x.so").contains("choose another name"));
         let twice = chosen(&["glibc", "glibc"]).expect_err("refused");

@@ -1,7 +1,6 @@
 //! `ample bench`: plan, measure, summarise, report.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -11,33 +10,34 @@ use crate::cli::Bench;
 use crate::record::{Folder, Machine, Noise, Run, SCHEMA_VERSION, Sample, Workload, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
-    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Plan, ProcessExecutor, Program, Progress, Request, Size,
-    Stopping, inherited_environment, probe,
+    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, NOISE_RULE, Plan, Preset, ProcessExecutor, Program,
+    Progress, QUICK_PRESET, Request, SeedArguments, Stopping, inherited_environment, preset, probe,
 };
-
-/// Time that a run without options takes, as far as three blocks fit into it.
-const BUDGET: Duration = Duration::from_secs(150);
-/// The same for a quick one.
-const QUICK_BUDGET: Duration = Duration::from_secs(30);
 
 /// Measures, prints the comparison, and writes the report.
 pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     let program = Program::find()?;
     let machine = Machine::read();
-    let (size, budget) = if arguments.quick { (Size::Quick, QUICK_BUDGET) } else { (Size::Default, BUDGET) };
+    let preset = if arguments.quick { preset(QUICK_PRESET)? } else { arguments.preset };
+    let seed_arguments = SeedArguments::parse(&arguments.workloads, &arguments.seed_arguments)?;
+    let seed_threads = seed_arguments.as_ref().map(|seed| vec![seed.threads]);
+    let settings = seed_arguments.as_ref().map_or(&arguments.settings, |seed| &seed.settings);
     let request = Request {
         workloads: &arguments.workloads,
-        threads: arguments.threads.as_deref(),
-        settings: &arguments.settings,
-        size,
+        preset,
+        threads: seed_threads.as_deref().or(arguments.threads.as_deref()),
+        settings,
         cpus: u32::try_from(machine.cpus).unwrap_or(u32::MAX),
     };
     let plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
-    if !arguments.settings.is_empty() {
+    if !settings.is_empty() {
         plan.entries.iter().try_for_each(|entry| program.check(entry))?;
     }
-    let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref())?;
-    let stopping = arguments.runs.map_or(Stopping::Budget(budget), |runs| Stopping::Blocks(runs as usize));
+    let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref(), preset.arms)?;
+    if arguments.dry_run {
+        return list(&plan, &program, &chosen);
+    }
+    let stopping = stopping(arguments, preset);
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
     let probes = try_all(&mut executor, &program, &chosen, arguments)?;
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
@@ -45,7 +45,7 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         folder.append(sample)?;
     }
 
-    let mut record = record(arguments, &program, &plan, &chosen, machine, stopping);
+    let mut record = record(arguments, preset, &program, &plan, &chosen, machine, stopping);
     folder.write_json("run.json", &record)?;
     let campaign = Campaign {
         plan: &plan,
@@ -61,6 +61,7 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     record.noise_at_end = Some(Noise::read());
     record.interrupted = conclusion.interrupted;
     record.blocks = conclusion.blocks;
+    record.block_log.clone_from(&conclusion.block_log);
     folder.write_json("run.json", &record)?;
     let summary = Summary::new(&conclusion, &plan, &chosen, arguments.seed);
     let page = report::write(&folder, &summary, &record)?;
@@ -69,14 +70,48 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     } else {
         let table = report::text_table(&summary, report::terminal_width());
         let samples = folder.path().join("samples.jsonl");
+        let seed_lines = match &seed_arguments {
+            Some(_) => report::seed_lines(&conclusion, &chosen) + "\n",
+            None => String::new(),
+        };
         print(&format!(
-            "{}\n\n{table}\nraw samples: {}\nreport: {}\n",
+            "{}\n\n{table}\n{seed_lines}raw samples: {}\nreport: {}\n",
             summary.verdict,
             samples.display(),
             page.display()
         ))?;
     }
     Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Lists what would be measured, after the workloads have accepted all parameters.
+fn list(plan: &Plan, program: &Program, chosen: &[Allocator]) -> Result<ExitCode> {
+    let head = ["workload", "threads", "program", "parameters"].map(str::to_owned);
+    let mut rows = Vec::with_capacity(plan.entries.len());
+    for entry in &plan.entries {
+        program.check(entry)?;
+        let threads: Vec<String> = entry.threads.iter().map(u32::to_string).collect();
+        let settings: Vec<String> =
+            entry.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        rows.push(vec![
+            entry.label.clone(),
+            threads.join(" "),
+            entry.description.name.clone(),
+            settings.join(" "),
+        ]);
+    }
+    let names: Vec<&str> = chosen.iter().map(|allocator| allocator.name.as_str()).collect();
+    print(&format!("{}\nallocators: {}\n", report::wrapped_rows(&head, &rows), names.join(", ")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// When the run ends: as the options say, or else within the budget of the preset.
+fn stopping(arguments: &Bench, preset: &Preset) -> Stopping {
+    let rule = match arguments.runs {
+        Some(runs) => Stopping::blocks(runs as usize),
+        None => Stopping::budget(arguments.budget.unwrap_or(preset.budget), preset.blocks),
+    };
+    arguments.precision.map_or(rule, |percent| rule.or_precision(percent / 100.0))
 }
 
 /// Tries every library once, so that a run does not begin with one that cannot be loaded.
@@ -104,6 +139,7 @@ fn try_all(
 
 fn record(
     arguments: &Bench,
+    preset: &Preset,
     program: &Program,
     plan: &Plan,
     chosen: &[Allocator],
@@ -128,7 +164,10 @@ fn record(
         interrupted: false,
         blocks: 0,
         seed: arguments.seed,
+        preset: preset.name.into(),
         stopping: stopping.to_string(),
+        noise_rule: NOISE_RULE.into(),
+        block_log: Vec::new(),
         timeout_seconds: arguments.timeout.as_secs_f64(),
         machine,
         noise_at_start: Noise::read(),

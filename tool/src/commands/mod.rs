@@ -2,10 +2,12 @@
 
 mod allocators;
 mod bench;
+mod selftest;
 mod workloads;
 
 pub use allocators::allocators;
 pub use bench::bench;
+pub use selftest::selftest;
 pub use workloads::workloads;
 
 use std::io::{self, Write as _};

@@ -47,7 +47,7 @@ pub struct Machine {
 }
 
 /// What disturbs a run from outside: counters since boot, taken at its start and end.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Noise {
     /// CPU time taken by the hypervisor for others, in seconds, over all CPUs.
     pub steal_seconds: Option<f64>,

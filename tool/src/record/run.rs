@@ -26,8 +26,15 @@ pub struct Run {
     pub blocks: usize,
     /// Seed of the order of execution, of the padding, and of the bootstrap.
     pub seed: u64,
-    /// Blocks at least and at most, and the seconds after which no further one is begun.
+    /// The preset.
+    pub preset: String,
+    /// Blocks at least and at most, the seconds after which no further one is begun, and the width of
+    /// the intervals that ends the run.
     pub stopping: String,
+    /// Which blocks are run again.
+    pub noise_rule: String,
+    /// Every block that was run to its end, in order, with what disturbed it.
+    pub block_log: Vec<BlockLog>,
     /// Longest life of one process, in seconds.
     pub timeout_seconds: f64,
     /// The machine.
@@ -44,6 +51,29 @@ pub struct Run {
     pub allocators: Vec<Allocator>,
     /// The workloads.
     pub workloads: Vec<Workload>,
+}
+
+/// One block, and what disturbed it from outside. Shares are none where the system does not tell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BlockLog {
+    /// The block, from 0.
+    pub block: usize,
+    /// How often this block had been run before.
+    pub attempt: usize,
+    /// Start, in UTC.
+    pub started: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Processes of the block.
+    pub processes: usize,
+    /// CPU time that the hypervisor took for others, as a share of all CPUs' time.
+    pub steal_share: Option<f64>,
+    /// Share of the time in which some task of the machine, our own among them, waited for a CPU.
+    pub cpu_pressure_share: Option<f64>,
+    /// Involuntary switches of the block's processes.
+    pub involuntary_switches: u64,
+    /// Why it does not count and was run again; none for a block that counts.
+    pub run_again: Option<String>,
 }
 
 /// One workload of the run, with the rows that it gives.

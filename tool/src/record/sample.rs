@@ -48,6 +48,11 @@ impl Judgement {
     }
 }
 
+/// Throughput of a measurement.
+pub fn operations_per_second(measurement: &Measurement) -> f64 {
+    measurement.operations as f64 * 1e9 / measurement.wall_ns as f64
+}
+
 /// What the kernel says of a finished process and its waited-for children (wait4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -76,9 +81,12 @@ pub struct Sample {
     pub pass: Pass,
     /// Block, from 0; none outside the timed pass.
     pub block: Option<usize>,
+    /// How often this block had been run before. Of a block that was run again, the last attempt counts.
+    #[serde(default)]
+    pub attempt: usize,
     /// Position within the block, from 0, in the order of execution.
     pub position: usize,
-    /// Name of the allocator.
+    /// Name of the allocator. The baseline takes part twice: the second time as `glibc (A/A)`.
     pub allocator: String,
     /// Name of the workload as in tables: with its variant, where it has several.
     pub workload: String,

@@ -7,8 +7,9 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
+use super::comparison::Comparison;
 use super::palette::{COLOURS, look, style_sheet};
-use super::summary::{Cell, Comparison, Row, Summary};
+use super::summary::{Cell, Row, Summary};
 use super::{plots, svg, units};
 use crate::record::{Folder, Run, Workload};
 use crate::stats::{MIN_BLOCKS, Metric, Verdict};
@@ -34,12 +35,21 @@ struct Section<'a> {
     about: &'a Workload,
     plots: Vec<Plot>,
     rows: Vec<Line>,
+    floors: Vec<Noise>,
+}
+
+/// How far glibc differs from itself in one row, as text.
+#[derive(Serialize)]
+struct Noise {
+    threads: u32,
+    throughput: String,
+    peak_rss: String,
 }
 
 /// A drawing, and what it shows.
 #[derive(Serialize)]
 struct Plot {
-    title: &'static str,
+    title: String,
     svg: String,
 }
 
@@ -60,6 +70,7 @@ struct Figure {
     absolute: String,
     ratio: String,
     interval: String,
+    two_modes: bool,
     verdict: &'static str,
 }
 
@@ -83,9 +94,15 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         ] {
             let svg = plots::against_threads(summary, name, &rows, metric)?;
             keep(&format!("{name}-{file}"), svg.as_ref())?;
+            plots.extend(svg.map(|svg| Plot { title: title.into(), svg }));
+        }
+        for row in &rows {
+            let svg = plots::distribution(summary, row)?;
+            keep(&format!("{name}-{}-runs", row.threads), svg.as_ref())?;
+            let title = format!("Every run on {} threads: two modes, or more", row.threads);
             plots.extend(svg.map(|svg| Plot { title, svg }));
         }
-        sections.push(Section { about, plots, rows: lines(summary, &rows) });
+        sections.push(Section { about, plots, rows: lines(summary, &rows), floors: floors(&rows) });
     }
     let page = render(summary, run, trade_off, &sections)?;
     folder.write("report.html", &page)
@@ -151,6 +168,7 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
                     let absolute = units::figure(metric, figures.absolute(metric).value);
                     Figure {
                         absolute,
+                        two_modes: metric == Metric::Throughput && figures.modes.is_some(),
                         ..found.map_or_else(Figure::default, |found| ratio(&found, summary.blocks))
                     }
                 }
@@ -175,9 +193,21 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
     lines
 }
 
+fn floors(rows: &[&Row]) -> Vec<Noise> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let floors = rows.iter().filter_map(|row| Some((row.threads, row.noise_floor?)));
+    let text = floors.map(|(threads, floor)| Noise {
+        threads,
+        throughput: percent(floor.throughput),
+        peak_rss: percent(floor.peak_rss),
+    });
+    text.collect()
+}
+
 fn ratio(found: &Comparison, blocks: usize) -> Figure {
     Figure {
         absolute: String::new(),
+        two_modes: false,
         ratio: units::multiple(found.ratio.value),
         interval: format!("{:.2}–{:.2}", found.ratio.low, found.ratio.high),
         verdict: if blocks < MIN_BLOCKS { "" } else { word(found.verdict) },
@@ -228,7 +258,10 @@ mod tests {
             interrupted: false,
             blocks: 10,
             seed: 1,
+            preset: "quick".into(),
             stopping: "10 blocks".into(),
+            noise_rule: "none".into(),
+            block_log: conclusion.block_log,
             timeout_seconds: 1.0,
             machine: Machine::read(),
             noise_at_start: Noise::read(),

@@ -4,11 +4,14 @@
 //! report only lay it out.
 
 mod axis;
+mod comparison;
 mod gaps;
 mod html;
 mod labels;
 mod palette;
 mod plots;
+mod seed_lines;
+mod series;
 mod summary;
 mod svg;
 mod table;
@@ -16,5 +19,6 @@ mod units;
 mod verdict;
 
 pub use html::write;
-pub use summary::Summary;
+pub use seed_lines::seed_lines;
+pub use summary::{Cell, Summary};
 pub use table::{rows, terminal_width, text_table, wrapped_rows};

@@ -15,7 +15,7 @@ use plotters::style::{RGBColor, ShapeStyle, TextStyle};
 use super::axis::Axis;
 use super::labels::{Label, place, place_around};
 use super::palette::{FAINT, GRID, INK, Look, Marker, look, stand_in};
-use super::summary::{Cell, Row, Summary};
+use super::summary::{Cell, Figures, Row, Summary};
 use super::{svg, units};
 use crate::stats::{Estimate, Metric};
 
@@ -137,6 +137,11 @@ fn draw_curves(
             labels.push(Label { at: (x, y), text: (*name).to_owned(), look: *look });
         }
     }
+    draw_names(area, labels)
+}
+
+/// Names in a column on the right of curves, each with a line to what it names.
+fn draw_names(area: &Area<'_>, labels: Vec<Label>) -> Result<()> {
     let column = (CURVES.0 - LABELS) as i32 + 2;
     for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 60) {
         let leader = vec![(label.at.0 + 4, label.at.1), (column - 2, y)];
@@ -144,6 +149,61 @@ fn draw_curves(
         area.draw(&Text::new(label.text, (column, y), name_style(label.look))).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Every run of one row, a point each, by allocator: where some fall into two modes. None where none do.
+pub fn distribution(summary: &Summary, row: &Row) -> Result<Option<String>> {
+    let columns: Vec<(&str, &Figures)> = summary
+        .allocators
+        .iter()
+        .zip(&row.cells)
+        .filter_map(|(allocator, cell)| match cell {
+            Cell::Measured(figures) => Some((allocator.name.as_str(), figures)),
+            _ => None,
+        })
+        .collect();
+    if columns.iter().all(|(_, figures)| figures.modes.is_none()) {
+        return Ok(None);
+    }
+    let highest = columns.iter().flat_map(|(_, figures)| &figures.runs).fold(0.0_f64, |a, b| a.max(*b));
+    let mut drawing = String::new();
+    {
+        let area = SVGBackend::with_string(&mut drawing, CURVES).into_drawing_area();
+        let mut builder = ChartBuilder::on(&area);
+        // The names run down the right, as those of curves do: there is no room for them below.
+        builder.margin(8).margin_right(LABELS).x_label_area_size(50).y_label_area_size(84);
+        let axis = Axis::linear(highest * 1.06, 1000.0);
+        let mut chart = builder.build_cartesian_2d(Axis::positions(columns.len()), axis).map_err(failed)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(RGBColor(0, 0, 0).mix(0.0))
+            .bold_line_style(stand_in(GRID))
+            .axis_style(stand_in(FAINT))
+            .label_style(text(INK))
+            .x_label_formatter(&|_| String::new())
+            .x_desc("one column an allocator, one point a run")
+            .y_label_formatter(&|y| units::tick(Metric::Throughput, *y))
+            .draw()
+            .map_err(failed)?;
+        let mut labels = Vec::with_capacity(columns.len());
+        for (column, (name, figures)) in columns.iter().enumerate() {
+            let look = Look { width: 2, ..look(name) };
+            let count = figures.runs.len() as f64;
+            // In the order of blocks from left to right, so that a drift is told from two modes.
+            let x = |index: usize| column as f64 + ((index as f64 + 0.5) / count - 0.5) * 0.5;
+            let points: Vec<(f64, f64)> =
+                figures.runs.iter().enumerate().map(|(index, rate)| (x(index), *rate)).collect();
+            draw_markers(&mut chart, points.iter().copied(), look)?;
+            if let Some(last) = points.last() {
+                labels.push(Label { at: chart.backend_coord(last), text: (*name).to_owned(), look });
+            }
+        }
+        draw_names(&area, labels)?;
+        area.present().map_err(failed)?;
+    }
+    let title = format!("{} on {} threads: throughput of every run", row.workload, row.threads);
+    Ok(Some(svg::finish(&drawing, &title)))
 }
 
 /// One point an allocator: geometric mean of throughput against that of peak memory. None without

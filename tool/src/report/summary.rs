@@ -1,16 +1,16 @@
 //! From samples to the figures of a report.
 
-use std::collections::BTreeMap;
-
 use ample_protocol::Measurement;
 use serde::Serialize;
 
+use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
+use super::series::{Samples, Series};
 use super::verdict;
-use crate::allocators::{Allocator, BASELINE};
-use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample};
-use crate::run::{Conclusion, Entry, Plan};
-use crate::stats::{Bootstrap, Estimate, MARGIN, Metric, Resamples, Verdict, judge, log_ratio};
+use crate::allocators::{Allocator, BASELINE, TWIN};
+use crate::record::{SCHEMA_VERSION, operations_per_second};
+use crate::run::{Conclusion, Plan};
+use crate::stats::{Bootstrap, Estimate, Metric, Modes, Resamples, log_ratio};
 
 /// The figures of a run.
 #[derive(Debug, Serialize)]
@@ -21,8 +21,12 @@ pub struct Summary {
     pub verdict: String,
     /// Blocks that the figures come from.
     pub blocks: usize,
+    /// Blocks that were disturbed from outside and run again.
+    pub blocks_run_again: usize,
     /// Whether the user ended the run early.
     pub interrupted: bool,
+    /// How far glibc differs from itself in the geometric means; none where that was not measured.
+    pub noise_floor: Option<Floor>,
     /// The allocators, in the order of tables.
     pub allocators: Vec<Overall>,
     /// The rows of the table.
@@ -57,6 +61,8 @@ pub struct Row {
     pub workload: String,
     /// Threads.
     pub threads: u32,
+    /// How far glibc differs from itself in this row; none where that was not measured.
+    pub noise_floor: Option<Floor>,
     /// One cell an allocator, in the order of [`Summary::allocators`].
     pub cells: Vec<Cell>,
 }
@@ -86,6 +92,11 @@ pub struct Figures {
     pub throughput: Option<Comparison>,
     /// Peak RSS as a multiple of the baseline's; none for the baseline or where it has no number.
     pub peak_rss: Option<Comparison>,
+    /// Operations per second as two modes, where one figure would hide them.
+    pub modes: Option<Modes>,
+    /// Operations per second of every run, in the order of blocks.
+    #[serde(skip)]
+    pub runs: Vec<f64>,
 }
 
 impl Figures {
@@ -116,89 +127,56 @@ impl Overall {
     }
 }
 
-/// A ratio to the baseline, and what may be said of it.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Comparison {
-    /// The ratio.
-    #[serde(flatten)]
-    pub ratio: Estimate,
-    /// The verdict.
-    pub verdict: Verdict,
-}
-
-/// The value of each block, or the reason why there is none.
-enum Series<'a> {
-    Values(Vec<&'a Measurement>),
-    Bad { failed: bool, reason: &'a str },
-    Missing,
-}
-
-/// Resampled logarithms of one cell's two ratios.
-struct Ratios {
-    throughput: Bootstrap,
-    peak_rss: Bootstrap,
-}
-
 impl Summary {
     /// Computes the figures. Incomplete blocks count only where there is no complete one.
     pub fn new(conclusion: &Conclusion, plan: &Plan, allocators: &[Allocator], seed: u64) -> Self {
         let blocks = conclusion.blocks.max(1);
         let resamples = Resamples::new(blocks, seed);
         let samples = Samples::index(&conclusion.samples, blocks);
-        let baseline = allocators.iter().position(Allocator::is_baseline);
         let mut gaps = Gaps::default();
-        let mut ratios: Vec<Vec<Ratios>> = allocators.iter().map(|_| Vec::new()).collect();
         let mut rows = Vec::with_capacity(plan.rows.len());
+        // By row and allocator, as the cells; and those of glibc to itself by row.
+        let mut ratios: Vec<Vec<Option<Ratios>>> = Vec::with_capacity(plan.rows.len());
+        let mut to_itself: Vec<Option<Ratios>> = Vec::with_capacity(plan.rows.len());
         for row in &plan.rows {
-            let entry = &plan.entries[row.entry];
-            let series: Vec<Series<'_>> =
-                allocators.iter().map(|allocator| samples.series(allocator, entry, row.threads)).collect();
-            let reference = baseline.and_then(|index| match &series[index] {
-                Series::Values(values) => Some(values.as_slice()),
+            let (workload, threads) = (plan.entries[row.entry].label.as_str(), row.threads);
+            let series = |allocator: &'static str| match samples.series(allocator, workload, threads) {
+                Series::Values(values) => Some(values),
                 _ => None,
-            });
-            let mut cells = Vec::with_capacity(series.len());
-            for (index, (allocator, series)) in allocators.iter().zip(&series).enumerate() {
-                cells.push(match series {
-                    Series::Values(values) => {
-                        let reference = reference.filter(|_| baseline != Some(index));
-                        let ratio = reference.and_then(|reference| Ratios::of(values, reference, &resamples));
-                        let figures = Figures::of(values, ratio.as_ref(), conclusion.blocks, &resamples);
-                        ratios[index].extend(ratio);
-                        figures.map_or(Cell::Missing, Cell::Measured)
-                    }
-                    Series::Bad { failed, reason } => {
-                        gaps.add(&allocator.name, &entry.label, row.threads, *failed, reason);
-                        if *failed { Cell::Failed } else { Cell::NotMeasurable }
-                    }
-                    Series::Missing => Cell::Missing,
-                });
-            }
-            rows.push(Row { workload: entry.label.clone(), threads: row.threads, cells });
-        }
-        let overall = allocators.iter().zip(&ratios).enumerate().map(|(index, (allocator, ratios))| {
-            let count =
-                |wanted: fn(&Cell) -> bool| rows.iter().filter(|row| wanted(&row.cells[index])).count();
-            let mean = |pick: fn(&Ratios) -> &Bootstrap, metric| {
-                let picked: Vec<&Bootstrap> = ratios.iter().map(pick).collect();
-                Bootstrap::mean_of(&picked).map(|mean| compare(&mean, metric, conclusion.blocks))
             };
-            Overall {
-                name: allocator.name.clone(),
-                version: allocator.version.clone(),
-                throughput: mean(|ratios| &ratios.throughput, Metric::Throughput),
-                peak_rss: mean(|ratios| &ratios.peak_rss, Metric::PeakRss),
-                rows: ratios.len(),
-                failed: count(|cell| matches!(cell, Cell::Failed)),
-                not_measurable: count(|cell| matches!(cell, Cell::NotMeasurable)),
+            let (reference, twin) = (series(BASELINE), series(TWIN));
+            let ratio = |values: &[&Measurement]| Ratios::of(values, reference.as_deref()?, &resamples);
+            let (mut cells, mut of_row) = (Vec::new(), Vec::new());
+            for allocator in allocators {
+                let series = samples.series(&allocator.name, workload, threads);
+                of_row.push(match &series {
+                    Series::Values(values) if !allocator.is_baseline() => ratio(values),
+                    _ => None,
+                });
+                cells.push(cell(series, conclusion.blocks, &resamples, |failed, reason| {
+                    gaps.add(&allocator.name, workload, threads, failed, reason);
+                }));
             }
-        });
+            if let Series::Bad { failed, reason } = samples.series(TWIN, workload, threads) {
+                gaps.add(TWIN, workload, threads, failed, reason);
+            }
+            let itself = twin.and_then(|twin| ratio(&twin));
+            let noise_floor = itself.as_ref().map(Ratios::floor);
+            rows.push(Row { workload: workload.into(), threads, noise_floor, cells });
+            ratios.push(of_row);
+            to_itself.push(itself);
+        }
+        judge_rows(&mut rows, &ratios, conclusion.blocks);
+        let to_itself: Vec<&Ratios> = to_itself.iter().flatten().collect();
+        let noise_floor = Ratios::mean_of(&to_itself).map(|mean| mean.floor());
         let mut summary = Self {
             schema_version: SCHEMA_VERSION,
             verdict: String::new(),
             blocks: conclusion.blocks,
+            blocks_run_again: conclusion.block_log.iter().filter(|block| block.run_again.is_some()).count(),
             interrupted: conclusion.interrupted,
-            allocators: overall.collect(),
+            noise_floor,
+            allocators: overall(allocators, &rows, &ratios, noise_floor, conclusion.blocks),
             rows,
             gaps: gaps.merged(),
         };
@@ -230,98 +208,82 @@ impl Summary {
     }
 }
 
-/// Samples by allocator, workload and threads.
-struct Samples<'a> {
-    by_row: BTreeMap<(&'a str, &'a str, u32), Vec<&'a Sample>>,
-    canaries: BTreeMap<(&'a str, &'a str), Vec<&'a Sample>>,
-    probes: BTreeMap<&'a str, &'a Sample>,
+/// A cell, not compared with anything yet. Why there is no number goes to `note`.
+fn cell(series: Series<'_>, blocks: usize, resamples: &Resamples, note: impl FnOnce(bool, &str)) -> Cell {
+    match series {
+        Series::Values(values) => figures(&values, resamples).map_or(Cell::Missing, |mut figures| {
+            figures.modes = figures.modes.filter(|_| blocks > 0);
+            Cell::Measured(figures)
+        }),
+        Series::Bad { failed, reason } => {
+            note(failed, reason);
+            if failed { Cell::Failed } else { Cell::NotMeasurable }
+        }
+        Series::Missing => Cell::Missing,
+    }
+}
+
+fn figures(values: &[&Measurement], resamples: &Resamples) -> Option<Figures> {
+    let absolute = |figure: fn(&Measurement) -> f64| {
+        let logs: Option<Vec<f64>> = values.iter().map(|value| log_ratio(figure(value), 1.0)).collect();
+        Some(Bootstrap::of(&logs?, resamples)?.estimate().exp())
+    };
+    let runs: Vec<f64> = values.iter().map(|value| operations_per_second(value)).collect();
+    Some(Figures {
+        operations_per_second: absolute(operations_per_second)?,
+        peak_rss_bytes: absolute(peak_rss)?,
+        throughput: None,
+        peak_rss: None,
+        modes: Modes::find(&runs),
+        runs,
+    })
+}
+
+/// Judges all cells of the table: throughput, and separately peak RSS.
+fn judge_rows(rows: &mut [Row], ratios: &[Vec<Option<Ratios>>], blocks: usize) {
+    let floors: Vec<Option<Floor>> = rows.iter().map(|row| row.noise_floor).collect();
+    let of_rows = ratios.iter().zip(floors);
+    let family: Vec<_> =
+        of_rows.flat_map(|(row, floor)| row.iter().flatten().map(move |r| (r, floor))).collect();
+    let mut throughput = compare(&family, Metric::Throughput, blocks).into_iter();
+    let mut peak_rss = compare(&family, Metric::PeakRss, blocks).into_iter();
+    for (row, ratios) in rows.iter_mut().zip(ratios) {
+        for (cell, _) in row.cells.iter_mut().zip(ratios).filter(|(_, ratios)| ratios.is_some()) {
+            let both = (throughput.next(), peak_rss.next());
+            if let Cell::Measured(figures) = cell {
+                (figures.throughput, figures.peak_rss) = both;
+            }
+        }
+    }
+}
+
+/// The allocators over all rows, their means judged together.
+fn overall(
+    allocators: &[Allocator],
+    rows: &[Row],
+    ratios: &[Vec<Option<Ratios>>],
+    noise_floor: Option<Floor>,
     blocks: usize,
-}
-
-impl<'a> Samples<'a> {
-    fn index(samples: &'a [Sample], blocks: usize) -> Self {
-        let mut by_row: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
-        let mut canaries: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
-        let mut probes = BTreeMap::new();
-        for sample in samples {
-            let (allocator, workload) = (sample.allocator.as_str(), sample.workload.as_str());
-            match sample.pass {
-                Pass::Probe => drop(probes.insert(allocator, sample)),
-                Pass::Canary => canaries.entry((allocator, workload)).or_default().push(sample),
-                Pass::Timed => by_row.entry((allocator, workload, sample.threads)).or_default().push(sample),
-            }
+) -> Vec<Overall> {
+    let column = |index: usize| ratios.iter().filter_map(move |row| row[index].as_ref()).collect::<Vec<_>>();
+    let means: Vec<Option<Ratios>> =
+        (0..allocators.len()).map(|index| Ratios::mean_of(&column(index))).collect();
+    let family: Vec<_> = means.iter().flatten().map(|mean| (mean, noise_floor)).collect();
+    let mut throughput = compare(&family, Metric::Throughput, blocks).into_iter();
+    let mut peak_rss = compare(&family, Metric::PeakRss, blocks).into_iter();
+    let overall = allocators.iter().zip(&means).enumerate().map(|(index, (allocator, mean))| {
+        let count = |wanted: fn(&Cell) -> bool| rows.iter().filter(|row| wanted(&row.cells[index])).count();
+        Overall {
+            name: allocator.name.clone(),
+            version: allocator.version.clone(),
+            throughput: mean.as_ref().and_then(|_| throughput.next()),
+            peak_rss: mean.as_ref().and_then(|_| peak_rss.next()),
+            rows: column(index).len(),
+            failed: count(|cell| matches!(cell, Cell::Failed)),
+            not_measurable: count(|cell| matches!(cell, Cell::NotMeasurable)),
         }
-        Self { by_row, canaries, probes, blocks }
-    }
-
-    /// One value a block in the order of blocks, if every sample of the row ever taken is good.
-    fn series(&self, allocator: &Allocator, entry: &Entry, threads: u32) -> Series<'a> {
-        let key = (allocator.name.as_str(), entry.label.as_str());
-        let probe = self.probes.get(key.0).copied();
-        let canaries = self.canaries.get(&key).into_iter().flatten().copied();
-        let timed = self.by_row.get(&(key.0, key.1, threads)).map_or(&[][..], Vec::as_slice);
-        let mut values = Vec::with_capacity(timed.len());
-        for sample in probe.into_iter().chain(canaries).chain(timed.iter().copied()) {
-            match &sample.result {
-                Judgement::Failed { reason } => return Series::Bad { failed: true, reason },
-                Judgement::NotMeasurable { reason } if sample.threads == threads => {
-                    return Series::Bad { failed: false, reason };
-                }
-                Judgement::NotMeasurable { .. } => {}
-                Judgement::Measured(measurement) => {
-                    if sample.block.is_some_and(|block| block < self.blocks) {
-                        values.push(&**measurement);
-                    }
-                }
-            }
-        }
-        if values.len() == self.blocks { Series::Values(values) } else { Series::Missing }
-    }
-}
-
-impl Ratios {
-    fn of(values: &[&Measurement], reference: &[&Measurement], resamples: &Resamples) -> Option<Self> {
-        let paired = |figure: fn(&Measurement) -> f64| {
-            let pairs = values.iter().zip(reference);
-            let logs: Option<Vec<f64>> =
-                pairs.map(|(value, base)| log_ratio(figure(value), figure(base))).collect();
-            Bootstrap::of(&logs?, resamples)
-        };
-        Some(Self { throughput: paired(throughput)?, peak_rss: paired(peak_rss)? })
-    }
-}
-
-impl Figures {
-    fn of(
-        values: &[&Measurement],
-        ratios: Option<&Ratios>,
-        blocks: usize,
-        resamples: &Resamples,
-    ) -> Option<Self> {
-        let absolute = |figure: fn(&Measurement) -> f64| {
-            let logs: Option<Vec<f64>> = values.iter().map(|value| log_ratio(figure(value), 1.0)).collect();
-            Some(Bootstrap::of(&logs?, resamples)?.estimate().exp())
-        };
-        Some(Self {
-            operations_per_second: absolute(throughput)?,
-            peak_rss_bytes: absolute(peak_rss)?,
-            throughput: ratios.map(|ratios| compare(&ratios.throughput, Metric::Throughput, blocks)),
-            peak_rss: ratios.map(|ratios| compare(&ratios.peak_rss, Metric::PeakRss, blocks)),
-        })
-    }
-}
-
-fn throughput(measurement: &Measurement) -> f64 {
-    measurement.operations as f64 * 1e9 / measurement.wall_ns as f64
-}
-
-fn peak_rss(measurement: &Measurement) -> f64 {
-    measurement.peak_rss_bytes as f64
-}
-
-fn compare(log_ratio: &Bootstrap, metric: Metric, blocks: usize) -> Comparison {
-    let estimate = log_ratio.estimate();
-    Comparison { ratio: estimate.exp(), verdict: judge(estimate, metric, blocks, MARGIN) }
+    });
+    overall.collect()
 }
 
 #[cfg(test)]
@@ -329,6 +291,7 @@ mod tests {
     use super::*;
     use crate::report::text_table;
     use crate::run::testing::{Asked, conclude};
+    use crate::stats::Verdict;
 
     /// Two allocators beside glibc on larson × 1 and 2 threads: `double` is twice as fast and needs
     /// half of the memory in every block.
@@ -418,17 +381,46 @@ mod tests {
     #[test]
     fn an_incomplete_block_counts_only_where_there_is_no_complete_one() {
         let canaries = 3;
-        let one_and_a_half = summary(10, canaries + 6 + 3, |_| None);
+        let one_and_a_half = summary(10, canaries + 8 + 3, |_| None);
         assert_eq!((one_and_a_half.blocks, one_and_a_half.interrupted), (1, true));
         assert_eq!(
             figures(&one_and_a_half, 0, 0).operations_per_second.low,
             figures(&one_and_a_half, 0, 0).operations_per_second.high
         );
-        let nearly_one = summary(10, canaries + 5, |_| None);
+        let nearly_one = summary(10, canaries + 7, |_| None);
         let cells = nearly_one.rows.iter().flat_map(|row| &row.cells);
         let missing = cells.filter(|cell| matches!(cell, Cell::Missing)).count();
         assert_eq!((nearly_one.blocks, missing), (0, 1));
         assert!(nearly_one.verdict.contains("Provisional: 0 blocks"), "{}", nearly_one.verdict);
+    }
+
+    #[test]
+    fn two_modes_are_told_as_two_modes() {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
+        let mut run = 0_u64;
+        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, measurement| {
+            run += u64::from(asked.allocator == "x" && asked.threads == 2);
+            let slow = asked.allocator == "x" && asked.threads == 2 && run.is_multiple_of(2);
+            measurement.wall_ns += run * 10_000 + u64::from(slow) * 200_000_000;
+            None
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        let modes = figures(&summary, 1, 1).modes.expect("two modes");
+        assert_eq!(modes.low.runs + modes.high.runs, 10);
+        assert!(figures(&summary, 1, 0).modes.is_none() && figures(&summary, 0, 1).modes.is_none());
+        let text = text_table(&summary, None);
+        assert!(text.contains("× ‡") && text.contains("‡ two modes: larson, threads 2, x: "), "{text}");
+    }
+
+    #[test]
+    fn the_baseline_is_measured_twice_and_its_floor_is_told() {
+        let summary = summary(10, usize::MAX, |_| None);
+        let floor = summary.rows[0].noise_floor.expect("a floor");
+        assert!(floor.throughput < 0.01 && floor.peak_rss == 0.0, "{floor:?}");
+        assert!(summary.noise_floor.is_some());
+        assert!(summary.allocators.iter().all(|allocator| allocator.name != TWIN));
+        let text = text_table(&summary, None);
+        assert!(text.contains("Noise floor: glibc differs from itself by no more than"), "{text}");
     }
 
     #[test]

@@ -5,10 +5,11 @@ use comfy_table::{
     Attribute, Cell as TableCell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle, presets,
 };
 
+use super::comparison::Comparison;
 use super::gaps::Gap;
-use super::summary::{Cell, Comparison, Summary};
+use super::summary::{Cell, Figures, Summary};
 use super::units;
-use crate::stats::{MIN_BLOCKS, Metric, Verdict};
+use crate::stats::{MARGIN, MIN_BLOCKS, Metric, Verdict};
 
 /// Lines above, below the head, and below; none between rows.
 const STYLE: TableStyle = presets::UTF8_HORIZONTAL_ONLY
@@ -71,10 +72,52 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     text.push_str(&if summary.blocks < MIN_BLOCKS {
         format!("No verdict on single rows: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
     } else {
-        "= equivalent within 2 %   ? cannot tell\n".into()
+        "= equivalent within 2 %, or within the noise floor where that is higher   ? cannot tell\n".into()
     });
+    text.push_str(&notes(summary));
     for gap in &summary.gaps {
         text.push_str(&format!("{}\n", describe(gap, summary.allocators.len())));
+    }
+    text
+}
+
+/// How quiet the run was, and the cells that one figure does not do justice to.
+fn notes(summary: &Summary) -> String {
+    let mut text = String::new();
+    let floors = || summary.rows.iter().filter_map(|row| Some((row, row.noise_floor?.throughput)));
+    let highest = floors().max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((row, highest)) = highest.filter(|_| summary.blocks >= MIN_BLOCKS) {
+        let quiet = floors().filter(|(_, floor)| *floor <= MARGIN).count();
+        text.push_str(&format!(
+            "Noise floor: glibc differs from itself by no more than {:.0} % in {quiet} of {} rows, and by up to \
+             {:.1} % in {} × {}.\n",
+            MARGIN * 100.0,
+            floors().count(),
+            highest * 100.0,
+            row.workload,
+            row.threads
+        ));
+    }
+    if summary.blocks_run_again > 0 {
+        text.push_str(&format!(
+            "Blocks disturbed from outside and run again: {}.\n",
+            summary.blocks_run_again
+        ));
+    }
+    for row in &summary.rows {
+        for (allocator, cell) in summary.allocators.iter().zip(&row.cells) {
+            let Cell::Measured(Figures { modes: Some(modes), .. }) = cell else { continue };
+            text.push_str(&format!(
+                "‡ two modes: {}, threads {}, {}: {} runs at {}, {} at {}\n",
+                row.workload,
+                row.threads,
+                allocator.name,
+                modes.low.runs,
+                units::rate(modes.low.value),
+                modes.high.runs,
+                units::rate(modes.high.value)
+            ));
+        }
     }
     text
 }
@@ -109,10 +152,14 @@ fn panel(summary: &Summary, columns: &[usize], metric: Metric) -> String {
 /// The ratio; where there is none to take, as for glibc itself, the figure.
 fn cell_text(cell: &Cell, metric: Metric, blocks: usize) -> String {
     match cell {
-        Cell::Measured(figures) => figures.comparison(metric).map_or_else(
-            || units::figure(metric, figures.absolute(metric).value),
-            |found| marked(&found, blocks),
-        ),
+        Cell::Measured(figures) => {
+            let text = figures.comparison(metric).map_or_else(
+                || units::figure(metric, figures.absolute(metric).value),
+                |found| marked(&found, blocks),
+            );
+            let two_modes = metric == Metric::Throughput && figures.modes.is_some();
+            if two_modes { text + " ‡" } else { text }
+        }
         Cell::Failed => paint("failed", AnsiColor::Red.on_default().bold()),
         Cell::NotMeasurable => "n/a".into(),
         Cell::Missing => "–".into(),

@@ -1,6 +1,7 @@
 //! The sentence that a report begins with.
 
-use super::summary::{Comparison, Overall, Summary};
+use super::comparison::Comparison;
+use super::summary::{Overall, Summary};
 use super::units::multiple;
 use crate::allocators::{BASELINE, OURS};
 use crate::stats::{MIN_BLOCKS, Verdict};

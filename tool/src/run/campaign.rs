@@ -6,6 +6,9 @@
 //! block:  every allocator runs every row once, in shuffled order; who fails is out of that row
 //! block:  …until the stopping rule says that it is enough, or the user does
 //! ```
+//!
+//! In the blocks the baseline takes part twice: what it differs from itself is the noise floor. A block
+//! that was disturbed from outside is run again as a whole, by the rule of [`disturbance`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,20 +16,24 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::disturbance::{self, Watch};
 use super::executor::Executor;
 use super::plan::{Plan, Row, Step};
 use super::shot::Shot;
-use super::{Progress, Stopping};
+use super::{Progress, Stopping, precision};
 use crate::allocators::Allocator;
-use crate::record::{Judgement, Pass, Sample};
+use crate::record::{BlockLog, Judgement, Pass, Sample};
 
 /// What a campaign came to.
 #[derive(Debug)]
 pub struct Conclusion {
-    /// All samples, in the order of execution.
+    /// All samples that count, in the order of execution: of a block that was run again, those of the
+    /// last attempt, and whatever failed in an earlier one.
     pub samples: Vec<Sample>,
     /// Complete blocks.
     pub blocks: usize,
+    /// Every attempt at a block that was run to its end.
+    pub block_log: Vec<BlockLog>,
     /// Whether the user ended it early.
     pub interrupted: bool,
 }
@@ -53,6 +60,9 @@ struct Session<'a> {
     executor: &'a mut dyn Executor,
     keep: &'a mut dyn FnMut(&Sample) -> Result<()>,
     samples: Vec<Sample>,
+    block_log: Vec<BlockLog>,
+    /// The allocators, and the baseline's twin behind them.
+    participants: Vec<Allocator>,
     /// Pairs of allocator and row that yielded no number: they are not run again.
     out: BTreeSet<(usize, Row)>,
 }
@@ -66,19 +76,26 @@ impl Campaign<'_> {
         executor: &mut dyn Executor,
         keep: &mut dyn FnMut(&Sample) -> Result<()>,
     ) -> Result<Conclusion> {
-        let failed = |index: &usize| {
-            let name = &self.allocators[*index].name;
-            probes.iter().any(|probe| probe.allocator == *name && probe.result.reason().is_some())
-        };
-        let out = (0..self.allocators.len())
-            .filter(failed)
-            .flat_map(|allocator| self.plan.rows.iter().map(move |&row| (allocator, row)))
+        let twin = self.allocators.iter().find(|allocator| allocator.is_baseline()).map(Allocator::twin);
+        let participants = self.allocators.iter().cloned().chain(twin).collect();
+        let failed: Vec<String> = probes
+            .iter()
+            .filter(|probe| probe.result.reason().is_some())
+            .map(|probe| probe.allocator.clone())
             .collect();
-        let mut session = Session { campaign: self, executor, keep, samples: probes, out };
+        let (block_log, out) = (Vec::new(), BTreeSet::new());
+        let mut session =
+            Session { campaign: self, executor, keep, samples: probes, block_log, participants, out };
+        for (index, allocator) in self.allocators.iter().enumerate() {
+            if failed.contains(&allocator.name) {
+                session.drop_out(index, &self.plan.rows);
+            }
+        }
         let blocks = session.run();
         self.progress.finish();
         let (blocks, interrupted) = blocks?;
-        Ok(Conclusion { samples: session.samples, blocks, interrupted })
+        let Session { samples, block_log, .. } = session;
+        Ok(Conclusion { samples, blocks, block_log, interrupted })
     }
 }
 
@@ -88,17 +105,47 @@ impl Session<'_> {
         if !self.canaries()? {
             return Ok((0, true));
         }
+        let Campaign { stopping, progress, .. } = *self.campaign;
         let mut last = Duration::ZERO;
-        let mut done = 0;
-        while self.campaign.stopping.goes_on(done, self.campaign.progress.elapsed(), last) {
-            let began = self.campaign.progress.elapsed();
-            if !self.block(done, began)? {
+        let (mut done, mut attempt) = (0, 0);
+        while stopping.goes_on(done, progress.elapsed(), last, || precision::reach(&self.samples, done)) {
+            let began = progress.elapsed();
+            let watch = Watch::start(self.executor);
+            if !self.block(done, attempt, began)? {
                 return Ok((done, true));
             }
-            last = self.campaign.progress.elapsed().saturating_sub(began);
-            done += 1;
+            last = progress.elapsed().saturating_sub(began);
+            let counts = self.switches(done, attempt);
+            let mut log = watch.end(self.executor, (done, attempt), last, counts);
+            log.run_again = disturbance::verdict(&log, &self.block_log);
+            if log.run_again.is_some() {
+                let measured = |sample: &Sample| matches!(sample.result, Judgement::Measured(_));
+                self.samples.retain(|sample| sample.block != Some(done) || !measured(sample));
+                attempt += 1;
+            } else {
+                done += 1;
+                attempt = 0;
+            }
+            self.block_log.push(log);
         }
         Ok((done, false))
+    }
+
+    /// Processes of this attempt at a block, and their involuntary switches.
+    fn switches(&self, block: usize, attempt: usize) -> (usize, u64) {
+        let of_block = |sample: &&Sample| sample.block == Some(block) && sample.attempt == attempt;
+        let samples = self.samples.iter().filter(of_block);
+        let switches = |sample: &Sample| sample.usage.map_or(0, |usage| usage.involuntary_switches);
+        samples.fold((0, 0), |(count, sum), sample| (count + 1, sum + switches(sample)))
+    }
+
+    /// Takes an allocator out of these rows, and the twin with the baseline.
+    fn drop_out(&mut self, allocator: usize, rows: &[Row]) {
+        let twin = self.campaign.allocators.len();
+        let twin = self.participants[allocator].is_baseline().then_some(twin);
+        for participant in std::iter::once(allocator).chain(twin) {
+            self.out.extend(rows.iter().map(|&row| (participant, row)));
+        }
     }
 
     /// False if interrupted.
@@ -131,9 +178,9 @@ impl Session<'_> {
             match self.sample(Pass::Canary, None, position, step)? {
                 None => return Ok(false),
                 Some(Judgement::Measured(_)) => break,
-                Some(Judgement::NotMeasurable { .. }) => drop(self.out.insert((allocator, row))),
+                Some(Judgement::NotMeasurable { .. }) => self.drop_out(allocator, &[row]),
                 Some(Judgement::Failed { .. }) => {
-                    self.out.extend(rows.iter().map(|&row| (allocator, row)));
+                    self.drop_out(allocator, &rows);
                     break;
                 }
             }
@@ -142,22 +189,22 @@ impl Session<'_> {
     }
 
     /// False if interrupted.
-    fn block(&mut self, block: usize, began: Duration) -> Result<bool> {
-        let Campaign { plan, allocators, progress, .. } = self.campaign;
-        let steps = plan.block(block, allocators.len());
+    fn block(&mut self, block: usize, attempt: usize, began: Duration) -> Result<bool> {
+        let Campaign { plan, progress, .. } = self.campaign;
+        let steps = plan.block(block, self.participants.len());
         for (position, &step) in steps.iter().enumerate() {
             if self.out.contains(&(step.allocator, step.row)) {
                 continue;
             }
             let what = format!(
                 "{} × {} under {}",
-                plan.entries[step.row.entry].label, step.row.threads, allocators[step.allocator].name
+                plan.entries[step.row.entry].label, step.row.threads, self.participants[step.allocator].name
             );
             progress.sample(block, began, position, steps.len(), &what);
-            match self.sample(Pass::Timed, Some(block), position, step)? {
+            match self.sample(Pass::Timed, Some((block, attempt)), position, step)? {
                 None => return Ok(false),
                 Some(Judgement::Measured(_)) => {}
-                Some(_) => drop(self.out.insert((step.allocator, step.row))),
+                Some(_) => self.drop_out(step.allocator, &[step.row]),
             }
         }
         Ok(true)
@@ -167,21 +214,22 @@ impl Session<'_> {
     fn sample(
         &mut self,
         pass: Pass,
-        block: Option<usize>,
+        block: Option<(usize, usize)>,
         position: usize,
         step: Step,
     ) -> Result<Option<Judgement>> {
         if self.executor.is_interrupted() {
             return Ok(None);
         }
-        let Campaign { plan, allocators, program, timeout, .. } = *self.campaign;
+        let Campaign { plan, program, timeout, .. } = *self.campaign;
         let shot = Shot {
             program,
             entry: &plan.entries[step.row.entry],
-            allocator: &allocators[step.allocator],
+            allocator: &self.participants[step.allocator],
             threads: step.row.threads,
             pass,
-            block,
+            block: block.map(|(block, _)| block),
+            attempt: block.map_or(0, |(_, attempt)| attempt),
             position,
             padding: step.padding,
             timeout,
@@ -197,13 +245,15 @@ impl Session<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocators::{BASELINE, TWIN};
     use crate::run::Program;
     use crate::run::executor::{End, Ended};
     use crate::run::plan::Request;
-    use crate::run::presets::Size;
+    use crate::run::presets::{DEFAULT, find};
     use crate::run::shot::probe;
     use crate::run::testing::{Asked, MockExecutor, descriptions, ended};
     use ample_protocol::Measurement;
+    use std::ops::Range;
 
     fn plan() -> Plan {
         let workloads = ["threadtest".to_owned(), "larson".to_owned()];
@@ -211,7 +261,7 @@ mod tests {
             workloads: &workloads,
             threads: Some(&[1, 2]),
             settings: &[],
-            size: Size::Default,
+            preset: find(DEFAULT).expect("known"),
             cpus: 2,
         };
         Plan::new(&request, &descriptions(), 1).expect("a plan")
@@ -221,8 +271,16 @@ mod tests {
         interrupt_after: usize,
         deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended>,
     ) -> (Conclusion, usize) {
+        conclude_disturbed(0..0, interrupt_after, deviate)
+    }
+
+    fn conclude_disturbed(
+        stolen: Range<usize>,
+        interrupt_after: usize,
+        deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended>,
+    ) -> (Conclusion, usize) {
         let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
-        let (plan, stopping) = (plan(), Stopping::Blocks(3));
+        let (plan, stopping) = (plan(), Stopping::blocks(3));
         let campaign = Campaign {
             plan: &plan,
             allocators: &allocators,
@@ -233,6 +291,7 @@ mod tests {
         };
         let mut executor = MockExecutor::new(&allocators, deviate);
         executor.interrupt_after = interrupt_after;
+        executor.stolen = stolen;
         let mut kept = 0;
         let conclusion = campaign
             .run(Vec::new(), &mut executor, &mut |_| {
@@ -246,8 +305,8 @@ mod tests {
     #[test]
     fn canaries_come_first_and_every_block_is_complete() {
         let (conclusion, kept) = conclude(usize::MAX, |_, _| None);
-        // Three entries × two allocators, then three blocks of six rows × two allocators.
-        assert_eq!((conclusion.samples.len(), kept), (6 + 3 * 12, 6 + 3 * 12));
+        // Three entries × two allocators, then three blocks of six rows × two allocators and the twin.
+        assert_eq!((conclusion.samples.len(), kept), (6 + 3 * 18, 6 + 3 * 18));
         assert_eq!((conclusion.blocks, conclusion.interrupted), (3, false));
         assert!(conclusion.samples[..6].iter().all(|sample| sample.pass == Pass::Canary));
         assert!(conclusion.samples[6..].iter().all(|sample| sample.pass == Pass::Timed));
@@ -265,7 +324,7 @@ mod tests {
             .filter(|sample| matches!(sample.result, Judgement::Failed { .. }))
             .collect();
         assert_eq!(bad.len(), 1);
-        assert_eq!(conclusion.samples.len(), 6 + 12 + 2 * 11);
+        assert_eq!(conclusion.samples.len(), 6 + 18 + 2 * 17);
         assert_eq!(conclusion.blocks, 3);
     }
 
@@ -281,7 +340,7 @@ mod tests {
                 .clone()
                 .all(|sample| (sample.allocator.as_str(), sample.workload.as_str()) != ("x", "larson"))
         );
-        assert_eq!(timed.count(), 3 * 10);
+        assert_eq!(timed.count(), 3 * 16);
     }
 
     #[test]
@@ -291,8 +350,8 @@ mod tests {
             bad.then(|| ended(End::Exited(0), r#"{"outcome":"not-measurable","reason":"one core"}"#))
         });
         let larson = conclusion.samples.iter().filter(|sample| sample.workload == "larson");
-        // Each allocator: the canary on two threads, then on one; three blocks on one thread.
-        assert_eq!(larson.count(), 2 * (2 + 3));
+        // Each allocator: the canary on two threads, then on one; three blocks on one thread, and the twin's.
+        assert_eq!(larson.count(), 2 * (2 + 3) + 3);
     }
 
     #[test]
@@ -308,7 +367,7 @@ mod tests {
             .map(|allocator| probe(&mut executor, &program, allocator, timeout).expect("not interrupted"))
             .collect();
         assert_eq!(probes[1].result.reason(), Some("crashed with SIGSEGV (signal 11)"));
-        let (plan, stopping) = (plan(), Stopping::Blocks(1));
+        let (plan, stopping) = (plan(), Stopping::blocks(1));
         let campaign = Campaign {
             plan: &plan,
             allocators: &allocators,
@@ -319,23 +378,41 @@ mod tests {
         };
         let conclusion = campaign.run(probes, &mut executor, &mut |_| Ok(())).expect("concluded");
         let after = &conclusion.samples[2..];
-        assert_eq!(after.len(), 3 + 6);
-        assert!(after.iter().all(|sample| sample.allocator == "glibc"));
+        assert_eq!(after.len(), 3 + 12);
+        assert!(after.iter().all(|sample| [BASELINE, TWIN].contains(&sample.allocator.as_str())));
     }
 
     #[test]
     fn an_interruption_keeps_what_is_done() {
-        let (conclusion, kept) = conclude(6 + 12 + 5, |_, _| None);
-        assert_eq!((conclusion.blocks, conclusion.interrupted, kept), (1, true, 6 + 12 + 5));
+        let (conclusion, kept) = conclude(6 + 18 + 5, |_, _| None);
+        assert_eq!((conclusion.blocks, conclusion.interrupted, kept), (1, true, 6 + 18 + 5));
         let (conclusion, _) = conclude(2, |_, _| None);
         assert_eq!((conclusion.blocks, conclusion.samples.len()), (0, 2));
+    }
+
+    #[test]
+    fn a_disturbed_block_is_run_again_as_a_whole_and_what_failed_in_it_stays_failed() {
+        let mut crashes = 0;
+        let (conclusion, kept) = conclude_disturbed(6 + 18 + 3..6 + 18 + 4, usize::MAX, |asked, _| {
+            let bad = asked.allocator == "x" && asked.workload == "larson" && asked.threads == 2;
+            crashes += u32::from(bad && !asked.canary);
+            (bad && crashes == 2).then(|| ended(End::Killed(11), ""))
+        });
+        // The second block twice; from the crash on, one row is missing.
+        assert_eq!(kept, 6 + 18 + 18 + 2 * 17);
+        let again: Vec<Option<&str>> =
+            conclusion.block_log.iter().map(|block| block.run_again.as_deref()).collect();
+        assert!(matches!(again[..], [None, Some(_), None, None]), "{again:?}");
+        let second = conclusion.samples.iter().filter(|sample| sample.block == Some(1));
+        assert!(second.clone().filter(|sample| sample.attempt == 0).all(|s| s.result.reason().is_some()));
+        assert_eq!((conclusion.blocks, second.count()), (3, 1 + 17));
     }
 
     #[test]
     fn a_full_disk_ends_the_run() {
         let allocators = [Allocator::fake("glibc")];
         let plan = plan();
-        let stopping = Stopping::Blocks(1);
+        let stopping = Stopping::blocks(1);
         let campaign = Campaign {
             plan: &plan,
             allocators: &allocators,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::record::Usage;
+use crate::record::{Noise, Usage};
 
 /// One process to run.
 #[derive(Debug, Clone)]
@@ -55,4 +55,6 @@ pub trait Executor {
     fn execute(&mut self, invocation: &Invocation) -> Ended;
     /// Whether the tool was asked to stop.
     fn is_interrupted(&self) -> bool;
+    /// What disturbs this machine: counters that only grow.
+    fn noise(&self) -> Noise;
 }

@@ -4,13 +4,17 @@
 //! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
 
 mod campaign;
+mod disturbance;
 mod executor;
 mod interrupt;
 mod plan;
+mod planted;
+mod precision;
 mod presets;
 mod process;
 mod program;
 mod progress;
+mod seed_arguments;
 mod shot;
 mod stopping;
 #[cfg(test)]
@@ -18,12 +22,15 @@ pub mod testing;
 mod verify;
 
 pub use campaign::{Campaign, Conclusion};
+pub use disturbance::RULE as NOISE_RULE;
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
-pub use plan::{Entry, Plan, Request};
-pub use presets::Size;
+pub use plan::{Plan, Request};
+pub use planted::{MARK as PLANTED_MARK, Planted};
+pub use presets::{DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, find as preset};
 pub use process::{ProcessExecutor, inherited_environment};
 pub use program::Program;
-pub use progress::Progress;
+pub use progress::{Progress, clock};
+pub use seed_arguments::SeedArguments;
 pub use shot::probe;
 pub use stopping::Stopping;
 pub use verify::DOES_NOT_LOAD;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use ample_protocol::Description;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::presets::{PRESETS, Preset, Size};
+use super::presets::{COMMON, Item, Preset, Size};
 use crate::error::{UsageError, unknown};
 
 /// The environment of each process is padded by fewer bytes than this: its size shifts the stack,
@@ -20,14 +20,14 @@ type Settings = BTreeMap<String, f64>;
 /// What the user asked for.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Workloads or variants by name; none: the default selection.
+    /// Workloads or variants by name; none: all of the preset.
     pub workloads: &'a [String],
-    /// Thread counts; none: powers of two up to twice the CPUs, four at least.
+    /// What is measured unless workloads are named, and how much of it.
+    pub preset: &'static Preset,
+    /// Thread counts; none: the preset's own, or powers of two up to twice the CPUs, four at least.
     pub threads: Option<&'a [u32]>,
     /// Parameters, as `workload.key=value`.
     pub settings: &'a [String],
-    /// How much work.
-    pub size: Size,
     /// CPUs of this machine.
     pub cpus: u32,
 }
@@ -43,7 +43,7 @@ pub struct Entry {
     pub settings: Settings,
     /// The part of them that holds at test size too: the variant's shape, and the user's own.
     pub fixed: Settings,
-    /// Thread counts that the workload's definition allows.
+    /// Thread counts: the preset's own at first, then those that the workload's definition allows.
     pub threads: Vec<u32>,
 }
 
@@ -81,18 +81,24 @@ impl Plan {
     /// Resolves a request against what the workloads' program offers.
     ///
     /// Fails with a usage error for an unknown workload, parameter or variant, for a value that is
-    /// no number, and where no thread count suits a workload.
+    /// no number, and where no thread count suits a workload; and where the preset needs a workload that
+    /// is not offered.
     pub fn new(request: &Request<'_>, offered: &[Description], seed: u64) -> Result<Self> {
-        let mut threads = request.threads.map_or_else(|| sweep(request.cpus), <[u32]>::to_vec);
-        threads.sort_unstable();
-        threads.dedup();
         let mut entries = choose(request, offered)?;
         for setting in request.settings {
             apply(setting, &mut entries)?;
         }
         for entry in &mut entries {
             let bound = entry.description.max_threads.unwrap_or(u32::MAX);
-            entry.threads = threads.iter().copied().filter(|threads| (1..=bound).contains(threads)).collect();
+            let own = std::mem::take(&mut entry.threads);
+            entry.threads = match request.threads {
+                Some(threads) => threads.to_vec(),
+                None if own.is_empty() => sweep(request.cpus),
+                None => own,
+            };
+            entry.threads.retain(|threads| (1..=bound).contains(threads));
+            entry.threads.sort_unstable();
+            entry.threads.dedup();
             if entry.threads.is_empty() {
                 bail!(UsageError(format!("{} runs with 1 to {bound} threads", entry.label)));
             }
@@ -133,23 +139,44 @@ fn sweep(cpus: u32) -> Vec<u32> {
 }
 
 fn choose(request: &Request<'_>, offered: &[Description]) -> Result<Vec<Entry>> {
+    let Preset { name: preset, items, others_too, size, .. } = *request.preset;
     let find = |name: &str| offered.iter().find(|description| description.name == name);
-    let preset = |preset: &Preset| {
-        find(preset.workload).map(|description| from_preset(preset, description, request.size))
+    let entry = |item: &Item| {
+        let lacks = |what: &str| {
+            anyhow!(
+                "the preset '{preset}' needs {what}, which the workloads' program does not offer; build it anew \
+                 with: cargo ample workloads"
+            )
+        };
+        let Some(description) = find(item.workload) else {
+            return Err(lacks(&format!("the workload '{}'", item.workload)));
+        };
+        let offered = |key: &str| description.parameters.iter().any(|parameter| parameter.name == key);
+        let entry = from_item(item, description, size);
+        match entry.settings.keys().find(|key| !offered(key)) {
+            Some(key) => Err(lacks(&format!("the parameter '{key}' of {}", item.workload))),
+            None => Ok(entry),
+        }
     };
     if request.workloads.is_empty() {
-        let entries: Vec<Entry> = PRESETS.iter().filter_map(preset).collect();
-        if entries.is_empty() {
-            bail!("the workloads' program offers none of the default selection");
-        }
+        let mut entries = items.iter().map(entry).collect::<Result<Vec<Entry>>>()?;
+        let others = offered.iter().filter(|description| others_too && is_new(description, items));
+        entries.extend(others.map(Entry::plain));
         return Ok(entries);
     }
     let mut entries: Vec<Entry> = Vec::new();
     for name in request.workloads {
-        let matching = PRESETS.iter().filter(|preset| preset.label == name || preset.workload == name);
-        let mut found: Vec<Entry> = matching.filter_map(preset).collect();
+        let matching =
+            |items: &'static [Item]| items.iter().filter(|item| item.label == name || item.workload == name);
+        // What the preset does not have is taken from the common variants, and then as it comes.
+        let mut chosen: Vec<&Item> = matching(items).collect();
+        if chosen.is_empty() {
+            chosen.extend(matching(COMMON));
+        }
+        let mut found = chosen.into_iter().map(entry).collect::<Result<Vec<Entry>>>()?;
         if found.is_empty() {
-            let Some(description) = find(name) else { bail!(unknown("workload", name, &names(offered))) };
+            let valid = || names(offered, items);
+            let Some(description) = find(name) else { bail!(unknown("workload", name, &valid())) };
             found.push(Entry::plain(description));
         }
         for entry in found {
@@ -161,27 +188,37 @@ fn choose(request: &Request<'_>, offered: &[Description]) -> Result<Vec<Entry>> 
     Ok(entries)
 }
 
-fn names(offered: &[Description]) -> Vec<&str> {
-    let variants = PRESETS.iter().filter(|preset| preset.label != preset.workload);
-    offered
-        .iter()
-        .map(|description| description.name.as_str())
-        .chain(variants.map(|preset| preset.label))
-        .collect()
+fn is_new(description: &Description, items: &[Item]) -> bool {
+    items.iter().all(|item| item.workload != description.name)
 }
 
-fn from_preset(preset: &Preset, description: &Description, size: Size) -> Entry {
+fn names<'a>(offered: &'a [Description], items: &'static [Item]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = offered.iter().map(|description| description.name.as_str()).collect();
+    for item in items.iter().chain(COMMON) {
+        if !names.contains(&item.label) {
+            names.push(item.label);
+        }
+    }
+    names
+}
+
+fn from_item(item: &Item, description: &Description, size: Size) -> Entry {
     let owned = |settings: &[(&str, f64)]| -> Settings {
         settings.iter().map(|&(key, value)| (key.to_owned(), value)).collect()
     };
-    let fixed = owned(preset.shape);
-    let mut settings = owned(if size == Size::Quick { preset.quick } else { preset.work });
+    let fixed = owned(item.shape);
+    let mut settings = owned(match size {
+        Size::Quick => item.quick,
+        Size::Default => item.work,
+        Size::Full => &[],
+    });
     settings.extend(fixed.clone());
-    Entry { label: preset.label.into(), settings, fixed, ..Entry::plain(description) }
+    let threads = item.threads.to_vec();
+    Entry { label: item.label.into(), settings, fixed, threads, ..Entry::plain(description) }
 }
 
 impl Entry {
-    /// A workload with its own defaults, and no thread counts yet.
+    /// A workload with its own defaults, and no thread counts of its own.
     pub fn plain(description: &Description) -> Self {
         Self {
             label: description.name.clone(),
@@ -228,6 +265,7 @@ fn apply(setting: &str, entries: &mut [Entry]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::presets::{DEFAULT, find};
     use crate::run::testing::descriptions;
 
     fn request<'a>(
@@ -235,7 +273,7 @@ mod tests {
         settings: &'a [String],
         threads: Option<&'a [u32]>,
     ) -> Request<'a> {
-        Request { workloads, threads, settings, size: Size::Default, cpus: 2 }
+        Request { workloads, threads, settings, preset: find(DEFAULT).expect("known"), cpus: 2 }
     }
 
     fn plan(workloads: &[&str], settings: &[&str], threads: Option<&[u32]>) -> Result<Plan> {
@@ -280,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_block_is_complete_shuffled_and_repeatable() {
-        let plan = plan(&[], &[], None).expect("a plan");
+        let plan = plan(&["threadtest", "larson"], &[], None).expect("a plan");
         let (first, second) = (plan.block(0, 3), plan.block(1, 3));
         assert_eq!(first, plan.block(0, 3));
         assert_ne!(first, second);
@@ -291,6 +329,32 @@ mod tests {
             assert_eq!(pairs.len(), plan.rows.len() * 3);
             assert!(block.iter().all(|step| step.padding < PADDING_BOUND));
         }
+    }
+
+    #[test]
+    fn a_preset_may_have_thread_counts_of_its_own_and_needs_all_its_workloads() {
+        const ITEMS: &[Item] = &[Item {
+            label: "larson-odd",
+            workload: "larson",
+            shape: &[],
+            work: &[("rounds", 7.0)],
+            quick: &[],
+            threads: &[5, 3],
+        }];
+        let preset: &'static Preset =
+            Box::leak(Box::new(Preset { items: ITEMS, others_too: true, ..*find(DEFAULT).expect("known") }));
+        let plan = |workloads: &[String], threads| {
+            let request = Request { workloads, preset, threads, settings: &[], cpus: 2 };
+            Plan::new(&request, &descriptions(), 1).expect("a plan")
+        };
+        let all = plan(&[], None);
+        let labels: Vec<&str> = all.entries.iter().map(|entry| entry.label.as_str()).collect();
+        assert_eq!(labels, ["larson-odd", "threadtest", "bounded"]);
+        assert_eq!((&all.entries[0].threads, all.entries[0].settings["rounds"]), (&vec![3, 5], 7.0));
+        assert_eq!(plan(&["larson".into()], Some(&[2])).entries[0].threads, [2]);
+        assert_eq!(plan(&["threadtest-small".into()], None).entries[0].threads, [1, 2, 4]);
+        let missing = Plan::new(&request(&[], &[], None), &descriptions(), 1).expect_err("refused");
+        assert!(missing.to_string().contains("needs the workload 'malloc-test'"), "{missing}");
     }
 
     #[test]

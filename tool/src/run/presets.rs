@@ -1,82 +1,241 @@
-//! The default selection: workloads, their variants, and how much work each does.
+//! The presets: selections of workloads, their variants, and how much work each does.
 //!
-//! *Shape* is what a variant is (the size of its blocks); *work* is how much of it is done. Work is
-//! chosen so that one sample of glibc takes some tens of milliseconds, which lets ten blocks of all
-//! allocators fit into the time of a run; `--set` overrides either.
+//! *Shape* is what a variant is (the size of its blocks); *work* is how much of it is done. In the quick
+//! and the default preset work is chosen so that one sample of glibc takes some tens of milliseconds,
+//! which lets ten blocks and more of all allocators fit into the time of a run. The presets of the seeds keep
+//! the parameters of their documents, but for the amount of work where today's machines would do
+//! nothing else all day: it changes no rate. `--set` overrides either.
+
+use std::time::Duration;
+
+use crate::error::{UsageError, unknown};
 
 /// How much work a run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// For figures.
-    Default,
     /// For a first look: all rows small.
     Quick,
+    /// For figures.
+    Default,
+    /// As much as the workloads themselves think right.
+    Full,
 }
 
-/// A workload, or one variant of it, in the default selection.
-#[derive(Debug)]
-pub struct Preset {
+/// A setting: the parameter's name and its value.
+pub type Setting = (&'static str, f64);
+
+/// A workload, or one variant of it, in a preset.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
     /// Name in tables and on the command line.
     pub label: &'static str,
     /// Name of the workload itself.
     pub workload: &'static str,
     /// What makes the variant.
-    pub shape: &'static [(&'static str, f64)],
+    pub shape: &'static [Setting],
     /// Amount of work of a default run.
-    pub work: &'static [(&'static str, f64)],
+    pub work: &'static [Setting],
     /// Amount of work of a quick run.
-    pub quick: &'static [(&'static str, f64)],
+    pub quick: &'static [Setting],
+    /// Thread counts of its own; none: those of the run.
+    pub threads: &'static [u32],
 }
 
-/// The default selection, in the order of tables.
+const fn item(label: &'static str, workload: &'static str, shape: &'static [Setting]) -> Item {
+    Item { label, workload, shape, work: &[], quick: &[], threads: &[] }
+}
+
+impl Item {
+    const fn work(self, work: &'static [Setting]) -> Self {
+        Self { work, ..self }
+    }
+
+    const fn quick(self, quick: &'static [Setting]) -> Self {
+        Self { quick, ..self }
+    }
+
+    const fn threads(self, threads: &'static [u32]) -> Self {
+        Self { threads, ..self }
+    }
+}
+
+/// A selection with a name.
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Its workloads, in the order of tables.
+    pub items: &'static [Item],
+    /// Whether all other workloads that there are follow, each as it comes.
+    pub others_too: bool,
+    /// How much work.
+    pub size: Size,
+    /// Time that a run takes, as far as three blocks fit into it.
+    pub budget: Duration,
+    /// Blocks at most; none: as a run without a preset.
+    pub blocks: Option<usize>,
+    /// Allocators that take part beside those that are found.
+    pub arms: &'static [&'static str],
+}
+
+/// The preset of a run that asks for none.
+pub const DEFAULT: &str = "default";
+/// The preset for a first look.
+pub const QUICK: &str = "quick";
+
+const MINUTE: u64 = 60;
+
+const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64) -> Preset {
+    Preset {
+        name,
+        items,
+        others_too: false,
+        size: Size::Default,
+        budget: Duration::from_secs(budget_seconds),
+        blocks: None,
+        arms: &[],
+    }
+}
+
+/// glibc with the threshold of 2001 that its sliding one replaced.
+const THRESHOLD_2001: &[&str] = &["glibc:mmap_threshold=131072"];
+
+/// All of them.
 pub const PRESETS: &[Preset] = &[
-    Preset {
-        label: "malloc-test",
-        workload: "malloc-test",
-        shape: &[],
-        work: &[("iterations", 5_000_000.0)],
-        quick: &[("iterations", 3_000_000.0)],
-    },
-    Preset {
-        label: "heap-leak",
-        workload: "heap-leak",
-        shape: &[],
-        work: &[("rounds", 20.0)],
-        quick: &[("rounds", 5.0)],
-    },
-    Preset {
-        label: "false-sharing",
-        workload: "false-sharing",
-        shape: &[],
-        work: &[("writes", 10_000_000.0)],
-        quick: &[("writes", 3_000_000.0)],
-    },
-    Preset {
-        label: "threadtest-small",
-        workload: "threadtest",
-        shape: &[("size", 64.0)],
-        work: &[("rounds", 4.0)],
-        quick: &[("rounds", 1.0)],
-    },
-    Preset {
-        label: "threadtest-medium",
-        workload: "threadtest",
-        shape: &[("size", 4096.0)],
-        work: &[("objects", 10_000.0), ("rounds", 2.0)],
-        quick: &[("objects", 4000.0), ("rounds", 1.0)],
-    },
-    Preset {
-        label: "large-block",
-        workload: "large-block",
-        shape: &[],
-        work: &[("iterations", 8000.0)],
-        quick: &[("iterations", 1000.0)],
-    },
-    Preset {
-        label: "larson",
-        workload: "larson",
-        shape: &[],
-        work: &[("rounds", 5.0)],
-        quick: &[("rounds", 2.0)],
-    },
+    Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
+    Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 200) },
+    Preset { size: Size::Full, others_too: true, blocks: Some(20), ..preset("full", COMMON, 180 * MINUTE) },
+    preset("seed-000", SEED_000, 60 * MINUTE),
+    preset("seed-001", SEED_001, 60 * MINUTE),
+    preset("seed-002", SEED_002, 60 * MINUTE),
+    Preset { arms: THRESHOLD_2001, ..preset("seed-003", SEED_003, 60 * MINUTE) },
+    Preset { arms: THRESHOLD_2001, ..preset("seed-004", SEED_004, 60 * MINUTE) },
 ];
+
+/// Finds a preset. Fails with a usage error for an unknown name.
+pub fn find(name: &str) -> Result<&'static Preset, UsageError> {
+    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| unknown("preset", name, &names))
+}
+
+const TEN_MILLION: &[Setting] = &[("iterations", 10_000_000.0)];
+
+/// What every run measures unless it is told otherwise.
+pub const COMMON: &[Item] = &[
+    item("malloc-test", "malloc-test", &[])
+        .work(&[("iterations", 5_000_000.0)])
+        .quick(&[("iterations", 3_000_000.0)]),
+    item("heap-leak", "heap-leak", &[]).work(&[("rounds", 20.0)]).quick(&[("rounds", 5.0)]),
+    item("false-sharing", "false-sharing", &[])
+        .work(&[("writes", 10_000_000.0)])
+        .quick(&[("writes", 3_000_000.0)]),
+    item("threadtest-small", "threadtest", &[("size", 64.0)])
+        .work(&[("rounds", 4.0)])
+        .quick(&[("rounds", 1.0)]),
+    item("threadtest-medium", "threadtest", &[("size", 4096.0)])
+        .work(&[("objects", 10_000.0), ("rounds", 2.0)])
+        .quick(&[("objects", 4000.0), ("rounds", 1.0)]),
+    item("large-block", "large-block", &[]).work(&[("iterations", 8000.0)]).quick(&[("iterations", 1000.0)]),
+    item("larson", "larson", &[]).work(&[("rounds", 5.0)]).quick(&[("rounds", 2.0)]),
+];
+
+/// Series one to three of Lever & Boreham 1999. Two processes are one row, of one thread each.
+const SEED_000: &[Item] = &[
+    item("malloc-test-512", "malloc-test", &[("size", 512.0)]).work(TEN_MILLION).threads(&[1, 2]),
+    item("malloc-test-512-processes", "malloc-test", &[("size", 512.0), ("processes", 2.0)])
+        .work(TEN_MILLION)
+        .threads(&[1]),
+    item("malloc-test-8192", "malloc-test", &[("size", 8192.0)]).work(TEN_MILLION).threads(&[1, 2, 3, 4, 5]),
+    item("malloc-test-4100", "malloc-test", &[("size", 4100.0)])
+        .work(TEN_MILLION)
+        .threads(&[16, 24, 32, 40, 48]),
+];
+
+const LEAKING: &[u32] = &[1, 3, 7];
+const SHARING: &[u32] = &[1, 2, 3, 4];
+const WRITES: &[Setting] = &[("writes", 20_000_000.0)];
+
+/// Benchmarks 1 to 3 of Lever & Boreham 2000. Of the rounds 1 to 8 both ends, and far beyond; of the
+/// sizes 3 to 52 one for each way to lie in a cache line.
+const SEED_001: &[Item] = &[
+    SEED_000[0],
+    SEED_000[1],
+    SEED_000[2],
+    SEED_000[3],
+    item("heap-leak-1-round", "heap-leak", &[("rounds", 1.0)]).threads(LEAKING),
+    item("heap-leak-8-rounds", "heap-leak", &[("rounds", 8.0)]).threads(LEAKING),
+    item("heap-leak-200-rounds", "heap-leak", &[("rounds", 200.0)]).threads(LEAKING),
+    item("false-sharing-3", "false-sharing", &[("size", 3.0)]).work(WRITES).threads(SHARING),
+    item("false-sharing-8", "false-sharing", &[("size", 8.0)]).work(WRITES).threads(SHARING),
+    item("false-sharing-24", "false-sharing", &[("size", 24.0)]).work(WRITES).threads(SHARING),
+    item("false-sharing-40", "false-sharing", &[("size", 40.0)]).work(WRITES).threads(SHARING),
+    item("false-sharing-52", "false-sharing", &[("size", 52.0)]).work(WRITES).threads(SHARING),
+    item("false-sharing-aligned", "false-sharing", &[("size", 8.0), ("aligned", 1.0)])
+        .work(WRITES)
+        .threads(SHARING),
+];
+
+/// The elfmalloc evaluation of 2017: small blocks and medium ones, and those that others free.
+const SEED_002: &[Item] = &[
+    item("threadtest-small", "threadtest", &[("size", 64.0)]).work(&[("rounds", 20.0)]),
+    item("threadtest-medium", "threadtest", &[("size", 4096.0)])
+        .work(&[("objects", 10_000.0), ("rounds", 10.0)]),
+    item("shbench-small", "shbench", &[("min", 1.0), ("max", 64.0)]).work(&[("repeats", 100.0)]),
+    item("shbench-1000", "shbench", &[("min", 1.0), ("max", 1000.0)]).work(&[("repeats", 50.0)]),
+    item("shbench-medium", "shbench", &[("min", 1024.0), ("max", 8192.0)]).work(&[("repeats", 500.0)]),
+    item("producer-consumer", "producer-consumer", &[("exchange", 1.0)]).work(&[("loops", 1000.0)]),
+    item("producer-consumer-local", "producer-consumer", &[("exchange", 0.0)]).work(&[("loops", 1000.0)]),
+];
+
+/// glibc's sliding threshold of 2006: transactions below and above its cap, and with large blocks that
+/// were there before.
+const SEED_003: &[Item] = &[
+    item("transaction-pool", "transaction-pool", &[("min_kib", 1024.0), ("max_kib", 8192.0)])
+        .work(&[("transactions", 5000.0)]),
+    item("transaction-pool-tenth", "transaction-pool", &[("touched", 10.0)])
+        .work(&[("transactions", 20_000.0)]),
+    item("transaction-pool-huge", "transaction-pool", &[("min_kib", 33_000.0), ("max_kib", 40_000.0)])
+        .work(&[("transactions", 50.0)]),
+    item("transaction-pool-long-lived", "transaction-pool", &[("long_lived", 20.0)])
+        .work(&[("transactions", 5000.0)]),
+];
+
+const EIGHT: &[u32] = &[1, 2, 4, 8];
+
+/// Dementiev 2009: blocks of 200 KiB, and the same with a computation instead of memset.
+const SEED_004: &[Item] = &[
+    item("large-block", "large-block", &[("size", 204_800.0)])
+        .work(&[("iterations", 20_000.0)])
+        .threads(EIGHT),
+    item("large-block-compute", "large-block", &[("size", 204_800.0), ("compute", 1.0)])
+        .work(&[("iterations", 20_000.0)])
+        .threads(EIGHT),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_unique_and_an_unknown_preset_is_a_usage_error() {
+        for (index, preset) in PRESETS.iter().enumerate() {
+            assert!(PRESETS[..index].iter().all(|other| other.name != preset.name));
+            for (index, item) in preset.items.iter().enumerate() {
+                assert!(
+                    preset.items[..index].iter().all(|other| other.label != item.label),
+                    "{}",
+                    item.label
+                );
+            }
+        }
+        assert_eq!(find(DEFAULT).expect("known").size, Size::Default);
+        let error = find("seed-000s").expect_err("refused").to_string();
+        assert!(error.contains("did you mean 'seed-000'?"), "{error}");
+    }
+
+    #[test]
+    fn the_default_run_keeps_its_promise_of_five_minutes() {
+        assert!(find(DEFAULT).expect("known").budget < Duration::from_secs(4 * MINUTE));
+        assert!(find(QUICK).expect("known").budget < Duration::from_secs(MINUTE));
+    }
+}

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::Interrupt;
 use super::executor::{End, Ended, Executor, Invocation};
-use crate::record::Usage;
+use crate::record::{Noise, Usage};
 
 /// Bytes kept of each output stream; what comes after is read and dropped.
 const OUTPUT_BOUND: usize = 1 << 20;
@@ -128,6 +128,10 @@ impl Executor for ProcessExecutor {
 
     fn is_interrupted(&self) -> bool {
         self.interrupt.is_raised()
+    }
+
+    fn noise(&self) -> Noise {
+        Noise::read()
     }
 }
 

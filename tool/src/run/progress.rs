@@ -10,6 +10,7 @@ use super::Stopping;
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
+    part: String,
     stopping: Stopping,
     started: Instant,
 }
@@ -17,11 +18,16 @@ pub struct Progress {
 impl Progress {
     /// Starts the clock.
     pub fn start(stopping: Stopping) -> Self {
+        Self::part(stopping, String::new())
+    }
+
+    /// The same for a part of something larger, which the line begins with.
+    pub fn part(stopping: Stopping, part: String) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style =
             ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
-        Self { bar, stopping, started: Instant::now() }
+        Self { bar, part, stopping, started: Instant::now() }
     }
 
     /// Time since the start of the run.
@@ -31,7 +37,7 @@ impl Progress {
 
     /// The checks before the timed pass: this one of so many.
     pub fn check(&self, done: usize, total: usize, what: &str) {
-        self.bar.set_message(format!("checking {}/{total}: {what}", done + 1));
+        self.bar.set_message(format!("{}checking {}/{total}: {what}", self.part, done + 1));
     }
 
     /// The timed pass: within this block, which began at `began` after the start, so many samples
@@ -40,7 +46,8 @@ impl Progress {
         let elapsed = self.elapsed();
         let left = self.stopping.left(block, began, elapsed, done as f64 / total as f64);
         let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
-        self.bar.set_message(format!("block {}, sample {}/{total}{left}: {what}", block + 1, done + 1));
+        let part = &self.part;
+        self.bar.set_message(format!("{part}block {}, sample {}/{total}{left}: {what}", block + 1, done + 1));
     }
 
     /// Removes the line.
@@ -50,7 +57,7 @@ impl Progress {
 }
 
 /// Rounded to what a person wants to know.
-fn clock(time: Duration) -> String {
+pub fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
 }

@@ -25,6 +25,8 @@ pub struct Shot<'a> {
     pub pass: Pass,
     /// Block; none outside the timed pass.
     pub block: Option<usize>,
+    /// How often this block had been run before.
+    pub attempt: usize,
     /// Position in the order of execution.
     pub position: usize,
     /// Bytes of padding in the environment.
@@ -49,6 +51,7 @@ impl Shot<'_> {
             schema_version: SCHEMA_VERSION,
             pass: self.pass,
             block: self.block,
+            attempt: self.attempt,
             position: self.position,
             allocator: self.allocator.name.clone(),
             workload: self.entry.label.clone(),
@@ -101,6 +104,7 @@ pub fn probe(
         threads: 1,
         pass: Pass::Probe,
         block: None,
+        attempt: 0,
         position: 0,
         padding: 0,
         timeout,

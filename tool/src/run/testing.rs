@@ -1,14 +1,16 @@
 //! Stand-ins for tests: processes that never ran, workloads that do nothing.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use ample_protocol::{Description, Measurement, Outcome, Parameter, ServedBy};
 
 use super::executor::{End, Ended, Executor, Invocation};
-use super::presets::Size;
+use super::presets::{QUICK, find};
 use super::{Campaign, Conclusion, Plan, Progress, Request, Stopping};
 use crate::allocators::Allocator;
+use crate::record::Noise;
 
 /// A process that ended so, with this output.
 pub fn ended(end: End, stdout: &str) -> Ended {
@@ -70,7 +72,7 @@ pub fn descriptions() -> Vec<Description> {
         max_threads,
     };
     vec![
-        describe("threadtest", &["size", "rounds"], None),
+        describe("threadtest", &["size", "objects", "rounds"], None),
         describe("larson", &["rounds"], None),
         describe("bounded", &[], Some(2)),
     ]
@@ -101,6 +103,8 @@ pub struct MockExecutor<'a> {
     pub requests: usize,
     /// Requests after which the user interrupts.
     pub interrupt_after: usize,
+    /// Requests during which the hypervisor takes all CPUs.
+    pub stolen: Range<usize>,
 }
 
 impl<'a> MockExecutor<'a> {
@@ -109,7 +113,13 @@ impl<'a> MockExecutor<'a> {
         allocators: &'a [Allocator],
         deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<Ended> + 'a,
     ) -> Self {
-        Self { allocators, deviate: Box::new(deviate), requests: 0, interrupt_after: usize::MAX }
+        Self {
+            allocators,
+            deviate: Box::new(deviate),
+            requests: 0,
+            interrupt_after: usize::MAX,
+            stolen: 0..0,
+        }
     }
 }
 
@@ -140,6 +150,12 @@ impl Executor for MockExecutor<'_> {
     fn is_interrupted(&self) -> bool {
         self.requests >= self.interrupt_after
     }
+
+    fn noise(&self) -> Noise {
+        // Seconds in which the whole test cannot end.
+        let stolen = self.requests.clamp(self.stolen.start, self.stolen.end) - self.stolen.start;
+        Noise { steal_seconds: Some(stolen as f64 * 1000.0), ..Noise::default() }
+    }
 }
 
 /// Runs larson on one and two threads under these allocators, so many blocks, until the user
@@ -151,10 +167,15 @@ pub fn conclude(
     mut deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
 ) -> (Plan, Conclusion) {
     let workloads = ["larson".to_owned()];
-    let request =
-        Request { workloads: &workloads, threads: Some(&[1, 2]), settings: &[], size: Size::Quick, cpus: 2 };
+    let request = Request {
+        workloads: &workloads,
+        threads: Some(&[1, 2]),
+        settings: &[],
+        preset: find(QUICK).expect("known"),
+        cpus: 2,
+    };
     let plan = Plan::new(&request, &descriptions(), 1).expect("a plan");
-    let stopping = Stopping::Blocks(blocks);
+    let stopping = Stopping::blocks(blocks);
     let mut executor = MockExecutor::new(allocators, |asked, measurement| {
         deviate(asked, measurement).map(|output| ended(End::Exited(1), &output))
     });

@@ -112,6 +112,9 @@ fn check(measurement: &Measurement, expected: &Expected<'_>) -> Result<(), Strin
 
 /// Whether the allocator's own library answers every function that matters.
 fn served(functions: &[ServedBy], allocator: &Allocator) -> Result<(), String> {
+    if let Some(lie) = &allocator.false_name {
+        return Err(format!("wrong library: {lie}"));
+    }
     let optional = allocator.defines.contains(OPTIONAL).then_some(OPTIONAL);
     for name in REQUIRED.iter().copied().chain(optional) {
         let function = functions

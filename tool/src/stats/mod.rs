@@ -2,16 +2,24 @@
 //!
 //! The unit of observation is one *block*: every allocator ran every row once, in shuffled order.
 //! Per block and row the log ratio to the baseline is taken ([`log_ratio`]); [`Bootstrap`] estimates
-//! its location and interval; [`judge`] turns the interval into a [`Verdict`]; and
-//! [`Bootstrap::mean_of`] gives the geometric mean over rows, with the blocks resampled jointly.
+//! its location and interval; [`holm`] widens the intervals of a whole table so that all of them
+//! together keep their promise; [`judge`] turns the interval into a [`Verdict`], given the margin
+//! below which a difference counts as none; and [`Bootstrap::mean_of`] gives the geometric mean over
+//! rows, with the blocks resampled jointly. [`Modes`] tells where a mean would hide two modes.
 
 mod bootstrap;
+mod holm;
 mod location;
+mod modes;
+mod power;
 mod verdict;
 
-pub use bootstrap::{Bootstrap, Estimate, Resamples};
+pub use bootstrap::{ALPHA, Bootstrap, Estimate, Resamples};
+pub use holm::holm;
 pub use location::hodges_lehmann;
-pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, judge};
+pub use modes::Modes;
+pub use power::least_found;
+pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
 
 /// Natural logarithm of `value / baseline`; none unless both are positive and finite.
 pub fn log_ratio(value: f64, baseline: f64) -> Option<f64> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Estimate;
 
-/// Differences smaller than this share count as none.
+/// Differences smaller than this share count as none, whatever the noise.
 pub const MARGIN: f64 = 0.02;
 /// Blocks below which no verdict is given: the interval alone speaks.
 pub const MIN_BLOCKS: usize = 10;
@@ -34,6 +34,16 @@ pub enum Verdict {
     Equivalent,
     /// Too few blocks, or an interval that decides nothing.
     CannotTell,
+}
+
+/// The noise floor of a row, as a share: the largest difference between the baseline and itself that
+/// the 95 % interval of their log ratio allows.
+///
+/// A difference that the instrument can show between two runs of one and the same thing says nothing
+/// about two things. The far end of the interval, rather than its half width, so that an accidental
+/// shift between the two counts as noise as well.
+pub fn floor(log_ratio_to_itself: Estimate) -> f64 {
+    log_ratio_to_itself.low.abs().max(log_ratio_to_itself.high.abs()).exp_m1()
 }
 
 /// The verdict on an estimated log ratio to the baseline.
@@ -82,6 +92,15 @@ mod tests {
         assert_eq!(judge(ratio(1.05, 0.98, 1.12), Metric::Throughput), Verdict::CannotTell);
         // Not equality, but no more than the margin either.
         assert_eq!(judge(ratio(1.015, 1.005, 1.03), Metric::Throughput), Verdict::CannotTell);
+    }
+
+    #[test]
+    fn the_floor_is_the_far_end_of_the_interval() {
+        assert!((floor(ratio(1.01, 0.99, 1.03)) - 0.03).abs() < 1e-12);
+        assert!((floor(ratio(0.99, 0.97, 1.01)) - (1.0 / 0.97 - 1.0)).abs() < 1e-12);
+        // What lies within it is no difference, however narrow its own interval.
+        let within = judge(ratio(1.028, 1.026, 1.0299), Metric::Throughput, 10, 0.03);
+        assert_eq!(within, Verdict::Equivalent);
     }
 
     #[test]

@@ -1,30 +1,13 @@
 //! Whole runs of the tool with real processes.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{json, library, samples, texts, tool};
-
-/// Runs `ample bench --json --out out` with these arguments: the summary.
-fn summary(folder: &Path, arguments: &[&str]) -> Value {
-    let arguments = arguments.iter().chain(&["--json", "--out", "out"]);
-    let output = tool(folder).arg("bench").args(arguments).output().expect("runs");
-    let (stdout, stderr) = texts(&output);
-    assert!(output.status.success(), "{stderr}");
-    serde_json::from_str(&stdout).expect("JSON and nothing else")
-}
-
-fn statuses<'a>(summary: &'a Value, allocator: &str) -> Vec<&'a str> {
-    let names = summary["allocators"].as_array().expect("a list");
-    let column = names.iter().position(|entry| entry["name"] == allocator).expect("a column");
-    let rows = summary["rows"].as_array().expect("a list");
-    rows.iter().map(|row| row["cells"][column]["status"].as_str().expect("a status")).collect()
-}
+use crate::common::{json, samples, statuses, summary, texts, tool};
 
 #[test]
 fn the_default_selection_runs_and_leaves_all_its_files() {
@@ -55,7 +38,13 @@ fn the_default_selection_runs_and_leaves_all_its_files() {
     assert_eq!((&run["schema_version"], &run["seed"], &run["blocks"]), (&1.into(), &1.into(), &1.into()));
     assert_eq!(run["allocators"][0]["sha256"].as_str().expect("a hash").len(), 64);
     assert!(run["machine"]["kernel"].is_string() && run["noise_at_end"].is_object());
+    let log = run["block_log"].as_array().expect("a list");
+    assert!(log.iter().filter(|block| block["run_again"].is_null()).count() == 1, "{log:?}");
+    assert!(log[0]["processes"].as_u64().expect("a number") >= 18 && log[0]["steal_share"].is_f64());
+    assert!(run["noise_rule"].as_str().expect("text").contains("run again as a whole"));
     let samples = samples(&out);
+    let twins = samples.iter().filter(|sample| sample["allocator"] == "glibc (A/A)");
+    assert!(twins.clone().count() >= 6 && twins.clone().all(|sample| sample["pass"] == "timed"));
     let passes = |pass: &str| samples.iter().filter(|sample| sample["pass"] == pass).count();
     assert_eq!((passes("probe"), passes("canary")), (2, 14));
     assert!(passes("timed") >= 12);
@@ -63,61 +52,6 @@ fn the_default_selection_runs_and_leaves_all_its_files() {
     assert!(page.contains("<svg role=\"img\"") && page.contains("larson: peak memory against threads"));
     assert!(!page.contains("http://") || !page.contains("src="), "the report needs no network");
     assert!(out.join("plots/trade-off.svg").exists() && out.join("plots/larson-throughput.svg").exists());
-}
-
-#[test]
-fn faulty_libraries_are_failed_rows_with_a_reason_and_the_rest_goes_on() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = folder.path();
-    library(at, "crash", "__attribute__((constructor)) void s(void) { *(volatile int *)0 = 1; }", &[]);
-    library(
-        at,
-        "hang",
-        "#include <unistd.h>\n__attribute__((constructor)) void s(void) { for (;;) pause(); }",
-        &[],
-    );
-    library(at, "exit", "#include <unistd.h>\n__attribute__((constructor)) void s(void) { _exit(9); }", &[]);
-    library(at, "nothing", "int nothing;", &[]);
-    let list = "./libcrash.so,./libhang.so,./libexit.so,./libnothing.so";
-    let summary = summary(at, &["larson", "-a", list, "-t", "1", "-r", "1", "--quick", "--timeout", "3"]);
-    assert_eq!(statuses(&summary, "glibc"), ["measured"]);
-    for (name, reason) in [
-        ("crash", "crashed with SIGSEGV (signal 11)"),
-        ("hang", "no result within 3 s"),
-        ("exit", "exit code 9"),
-        ("nothing", "wrong library: malloc is served by /"),
-    ] {
-        assert_eq!(statuses(&summary, name), ["failed"]);
-        let gaps = summary["gaps"].as_array().expect("a list");
-        let found = gaps.iter().find(|gap| gap["allocators"] == Value::from(vec![name])).expect("a gap");
-        assert!(found["reason"].as_str().expect("text").starts_with(reason), "{found}");
-    }
-    let verdict = summary["verdict"].as_str().expect("a sentence");
-    assert!(verdict.starts_with("There is nothing to compare"), "{verdict}");
-}
-
-#[test]
-fn a_crash_in_the_timed_pass_is_a_failed_row_and_a_good_library_is_compared() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let serving = include_str!("serving.c");
-    library(folder.path(), "good", serving, &["-DDIES_LATE=0"]);
-    library(folder.path(), "late", serving, &["-DDIES_LATE=1"]);
-    let summary = summary(
-        folder.path(),
-        &["larson", "-a", "./libgood.so,./liblate.so", "-t", "1", "-r", "2", "--quick"],
-    );
-    assert_eq!(statuses(&summary, "late"), ["failed"]);
-    assert_eq!(statuses(&summary, "good"), ["measured"]);
-    assert_eq!(summary["gaps"][0]["reason"], "crashed with SIGABRT (signal 6)");
-    let good = &summary["rows"][0]["cells"][1];
-    assert!(good["throughput"]["value"].as_f64().expect("a ratio") > 0.0, "{good}");
-    // It never frees, and that shows.
-    assert!(good["peak_rss"]["value"].as_f64().expect("a ratio") > 1.5, "{good}");
-    let late: Vec<_> = samples(&folder.path().join("out"))
-        .into_iter()
-        .filter(|sample| sample["allocator"] == "late" && sample["pass"] == "timed")
-        .collect();
-    assert_eq!(late.len(), 1, "a failed row is not run again");
 }
 
 #[test]
@@ -175,4 +109,37 @@ fn workloads_are_listed_with_what_they_tell() {
     assert!(output.status.success());
     let (stdout, _) = texts(&output);
     assert!(stdout.contains("malloc-test") && stdout.contains("larson"), "{stdout}");
+}
+
+#[test]
+fn every_preset_names_workloads_and_parameters_that_there_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for preset in ["quick", "default", "full", "seed-000", "seed-001", "seed-002", "seed-003", "seed-004"] {
+        let arguments = ["bench", "--preset", preset, "--dry-run", "--allocators", "glibc"];
+        let output = tool(folder.path()).args(arguments).output().expect("runs");
+        let (stdout, stderr) = texts(&output);
+        assert!(output.status.success(), "{preset}: {stderr}");
+        assert!(stdout.ends_with("allocators: glibc\n"), "{preset}: {stdout}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is written");
+}
+
+#[test]
+fn malloc_test_takes_the_arguments_of_its_source_and_prints_its_lines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = tool(folder.path())
+        .args(["bench", "malloc-test", "-a", "glibc", "-r", "1", "--", "512", "100000", "2"])
+        .output()
+        .expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    let lines: Vec<&str> = stdout.lines().filter(|line| line.starts_with("Thread ")).collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    for (line, thread) in lines.iter().zip(["Thread 1 ", "Thread 2 "]) {
+        assert!(line.starts_with(thread), "{line}");
+        assert!(line.ends_with(" seconds for 100000 requests of 512 bytes."), "{line}");
+    }
+    let refused = tool(folder.path()).args(["bench", "larson", "--", "512"]).output().expect("runs");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(texts(&refused).1.contains("only malloc-test takes arguments after '--'"));
 }

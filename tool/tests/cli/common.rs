@@ -64,3 +64,20 @@ pub fn samples(folder: &Path) -> Vec<Value> {
 pub fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
 }
+
+/// Runs `ample bench --json --out out` with these arguments: the summary.
+pub fn summary(folder: &Path, arguments: &[&str]) -> Value {
+    let arguments = arguments.iter().chain(&["--json", "--out", "out"]);
+    let output = tool(folder).arg("bench").args(arguments).output().expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    serde_json::from_str(&stdout).expect("JSON and nothing else")
+}
+
+/// The status of every row under one allocator.
+pub fn statuses<'a>(summary: &'a Value, allocator: &str) -> Vec<&'a str> {
+    let names = summary["allocators"].as_array().expect("a list");
+    let column = names.iter().position(|entry| entry["name"] == allocator).expect("a column");
+    let rows = summary["rows"].as_array().expect("a list");
+    rows.iter().map(|row| row["cells"][column]["status"].as_str().expect("a status")).collect()
+}

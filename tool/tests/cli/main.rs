@@ -3,3 +3,5 @@
 mod bench;
 mod common;
 mod errors;
+mod faults;
+mod selftest;

@@ -1,4 +1,6 @@
-/* A whole allocator for tests: takes blocks one after the other, and never frees any. */
+/* A whole allocator for tests: takes blocks one after the other, and never frees any. Blocks of 777 bytes,
+ * which nothing but a workload that is told so asks for, may suffer a fault: with OVERLAPS each lies in the
+ * one before it, with LOSES_CONTENT the one before it loses a byte. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
@@ -9,11 +11,13 @@
 static const size_t ARENA = (size_t)1 << 32;
 static uintptr_t next;
 
+#ifdef DIES_LATE
 __attribute__((constructor)) static void start(void) {
     const char *padding = getenv("PADDING");
     /* Only the timed pass pads the environment. */
-    if (DIES_LATE && padding && *padding) abort();
+    if (padding && *padding) abort();
 }
+#endif
 
 static void *take(size_t alignment, size_t size) {
     if (!__atomic_load_n(&next, __ATOMIC_ACQUIRE)) {
@@ -33,7 +37,20 @@ size_t malloc_usable_size(void *block) {
     if (block) memcpy(&size, (char *)block - sizeof size, sizeof size);
     return size;
 }
-void *malloc(size_t size) { return take(16, size); }
+void *malloc(size_t size) {
+    static char *previous;
+    if (size != 777 || !previous) {
+        char *block = take(16, size);
+        if (size == 777) previous = block;
+        return block;
+    }
+#if defined(OVERLAPS)
+    return previous + 256;
+#elif defined(LOSES_CONTENT)
+    previous[100] ^= 1;
+#endif
+    return previous = take(16, size);
+}
 void free(void *block) { (void)block; }
 void *calloc(size_t count, size_t size) { return take(16, count * size); }
 void *aligned_alloc(size_t alignment, size_t size) { return take(alignment, size); }
