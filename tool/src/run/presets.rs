@@ -103,7 +103,7 @@ const THRESHOLD_2001: &[&str] = &["glibc:mmap_threshold=131072"];
 /// All of them.
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
-    Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 200) },
+    Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 150) },
     Preset { size: Size::Full, others_too: true, blocks: Some(20), ..preset("full", COMMON, 180 * MINUTE) },
     preset("seed-000", SEED_000, 60 * MINUTE),
     preset("seed-001", SEED_001, 60 * MINUTE),
