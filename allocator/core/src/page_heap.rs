@@ -289,7 +289,10 @@ impl PageHeap {
     /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
     /// given up in between, so that other threads need not wait for all of it.
     pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
-        self.dirty_units > DIRTY_MAX && self.purge_oldest(ground) > 0 && self.dirty_units > DIRTY_MAX
+        if self.dirty_units <= DIRTY_MAX || self.purge_oldest(ground) == 0 {
+            return false;
+        }
+        self.dirty_units > DIRTY_MAX
     }
 
     /// Gives all that is free back to the system.
