@@ -279,7 +279,10 @@ impl Allocator {
     /// memory to the system: the last resort before 'no memory'.
     #[cold]
     pub(crate) fn reclaim(&self, heap: &Heap) {
-        self.flush(heap);
+        // An inert heap holds nothing, and is shared.
+        if heap.arena().is_some() {
+            self.flush(heap);
+        }
         self.retire_warm();
         for depot in &self.depots {
             while let Some(magazine) = depot.lock().take() {

@@ -8,7 +8,7 @@ use crate::os;
 use crate::size_class::LINE;
 
 /// Operations of a random program.
-const STEPS: usize = if cfg!(miri) { 300 } else { 10_000 };
+const STEPS: usize = if cfg!(miri) { 100 } else { 10_000 };
 
 fn allocator() -> &'static Allocator {
     // Leaked, as the process's own allocator lives for ever.
@@ -137,7 +137,7 @@ fn one_thread() {
 fn many_threads_that_free_each_others_blocks() {
     let allocator = allocator();
     let exchange = Mutex::new(VecDeque::new());
-    for round in 0..3 {
+    for round in 0..if cfg!(miri) { 1 } else { 3 } {
         std::thread::scope(|scope| {
             for seed in 1..4 {
                 let exchange = &exchange;
@@ -231,7 +231,7 @@ fn a_second_free_of_a_block_whose_span_went_back_ends_the_process() {
 
 #[test]
 fn no_memory_is_an_answer_and_memory_comes_again() {
-    for refusals in 0..if cfg!(miri) { 4 } else { 16 } {
+    for refusals in 0..if cfg!(miri) { 2 } else { 16 } {
         let allocator = allocator();
         os::fail_from(Some(refusals));
         let heap = allocator.attach();
