@@ -36,7 +36,7 @@ fn bins_grow_with_the_length() {
 #[test]
 fn runs_do_not_overlap_and_merge_again() {
     let mut world = World::new();
-    let runs: Vec<_> = (1..20).map(|units| world.allocate(units, UNIT).expect("memory")).collect();
+    let runs: Vec<_> = (1..15).map(|units| world.allocate(units, UNIT).expect("memory")).collect();
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.units.get(), index + 1);
         for other in &runs[..index] {
@@ -48,7 +48,7 @@ fn runs_do_not_overlap_and_merge_again() {
     }
     assert_eq!(world.heap.used_bytes(), 0);
     let mapped = world.heap.mapped;
-    let all = world.allocate(19 * 20 / 2, UNIT).expect("memory");
+    let all = world.allocate(14 * 15 / 2, UNIT).expect("memory");
     assert_eq!(world.heap.mapped, mapped, "the merged run is long enough");
     world.free(all);
 }
