@@ -1,5 +1,5 @@
 //! Every interleaving of the protocols that cross threads, as far as `loom` can enumerate them. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p ample-core --test loom`.
+//! `cargo xtask loom`.
 //!
 //! The lock and the inbox are all there is: magazines, spans and the page heap are reached by one thread at a
 //! time, which holds the lock, owns the heap, or took the magazine out of an inbox.
