@@ -7,13 +7,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Error, Result};
 
-use crate::cargo;
+use crate::{cargo, limits};
 
-/// Builds the allocator, the workloads and the tool, and replaces this process by the tool, with `arguments`.
+/// Builds the allocator, the workloads, the limits and the tool, and replaces this process by the tool, with `arguments`.
 /// Returns only when that did not work.
 ///
 /// # Errors
-/// When cargo or the built tool cannot be run. A build that fails has printed why, and yields an exit code.
+/// When cargo or the built tool cannot be run, or a limit does not compile. A build that fails has printed why, and yields an exit code.
 pub fn build_and_become_the_tool(arguments: &[OsString]) -> Result<ExitCode> {
     let workspace = cargo::workspace()?;
     let built = cargo::build(&workspace, "release", &["ample-abi"])?
@@ -21,6 +21,7 @@ pub fn build_and_become_the_tool(arguments: &[OsString]) -> Result<ExitCode> {
     if !built {
         return Ok(ExitCode::FAILURE);
     }
+    limits::build(&workspace)?;
     let outputs = &workspace.target_directory;
     let tool = outputs.join("tool/ample");
     let mut command = Command::new(&tool);

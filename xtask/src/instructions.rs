@@ -193,17 +193,12 @@ fn missing_tools(runs: impl Fn(&OsStr) -> bool) -> Option<String> {
     if !runs(OsStr::new("valgrind")) {
         return Some("counting instructions needs valgrind: apt-get install valgrind".to_string());
     }
-    let compiler = compiler();
+    let compiler = process::compiler();
     if !runs(&compiler) {
         let shown = compiler.display();
         return Some(format!("counting instructions needs a C compiler ({shown}): apt-get install gcc"));
     }
     None
-}
-
-/// The C compiler: `CC`, which may hold arguments, or `cc`.
-fn compiler() -> OsString {
-    std::env::var_os("CC").filter(|value| !value.is_empty()).unwrap_or_else(|| "cc".into())
 }
 
 /// Ample as it was just built.
@@ -315,13 +310,7 @@ impl Bench {
 
 /// Compiles the program of the loops, so that the compiler removes no pair of malloc and free.
 fn compile(source: &Path, program: &Path) -> Result<()> {
-    let compiler = compiler().to_string_lossy().into_owned();
-    let mut words = compiler.split_whitespace();
-    let mut command = Command::new(words.next().context("no C compiler is named")?);
-    command.args(words).args(["-std=c11", "-O2", "-fno-builtin", "-o"]).arg(program).arg(source);
-    let status = command.status().with_context(|| format!("cannot run {compiler}"))?;
-    ensure!(status.success(), "{} does not compile", source.display());
-    Ok(())
+    process::compile(source, program, &["-std=c11", "-O2", "-fno-builtin"])
 }
 
 fn option(name: &str, value: &Path) -> OsString {

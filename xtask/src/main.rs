@@ -1,6 +1,6 @@
 //! The project's chores.
 //!
-//! - `xtask ample ARGS…` builds allocator, workloads and tool, and becomes the tool with these arguments
+//! - `xtask ample ARGS…` builds allocator, workloads, limits and tool, and becomes the tool with these arguments
 //!   (`cargo ample ARGS…`); `xtask ample peers [NAME…]` builds the bundled peers instead.
 //! - `xtask instructions [LIB…]` counts the instructions per pair of malloc and free, `xtask instructions --check`
 //!   holds Ample to its limits.
@@ -13,6 +13,7 @@ mod ample;
 mod cargo;
 mod checks;
 mod instructions;
+mod limits;
 mod peers;
 mod process;
 mod tidy;
@@ -21,7 +22,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo ample ARGS…                  build allocator, workloads and tool, then run the tool with ARGS
+usage: cargo ample ARGS…                  build allocator, workloads, limits and tool, then run the tool with ARGS
        cargo ample peers [NAME…]          build the bundled peers, or those named
        cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
        cargo xtask instructions --check   count those of Ample, and fail where they are above its limits

@@ -5,7 +5,7 @@
 //! `target/peers/libNAME.so` and entered into the manifest; a peer that fails is entered with the reason, and
 //! the rest go on. The manifest is replaced after every peer, so that an interruption loses nothing.
 
-mod check;
+pub mod check;
 pub mod manifest;
 
 use std::collections::BTreeMap;

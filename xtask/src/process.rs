@@ -1,9 +1,12 @@
-//! Other programs: whether they can be run, and running them with a limit in time.
+//! Other programs: whether they can be run, and running them with a limit in time; the C compiler.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
 
 /// How a program ended.
 #[derive(Debug)]
@@ -23,6 +26,25 @@ pub fn runs(program: &OsStr) -> bool {
     let quiet =
         Command::new(first).args(words).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())
+}
+
+/// The C compiler: `CC`, which may hold arguments, or `cc`.
+pub fn compiler() -> OsString {
+    std::env::var_os("CC").filter(|value| !value.is_empty()).unwrap_or_else(|| "cc".into())
+}
+
+/// Compiles one file of C into `result`, with these arguments.
+///
+/// # Errors
+/// When the compiler cannot be run, or has said why the file does not compile.
+pub fn compile(source: &Path, result: &Path, arguments: &[&str]) -> Result<()> {
+    let compiler = compiler().to_string_lossy().into_owned();
+    let mut words = compiler.split_whitespace();
+    let mut command = Command::new(words.next().context("no C compiler is named")?);
+    command.args(words).args(arguments).arg("-o").arg(result).arg(source);
+    let status = command.status().with_context(|| format!("cannot run {compiler}"))?;
+    ensure!(status.success(), "{} does not compile", source.display());
+    Ok(())
 }
 
 /// Runs a program without input and without output. Returns `None` when it had not ended after `limit` and was
