@@ -1,4 +1,6 @@
-//! The allocators that the tool knows by name, and the command that installs each.
+//! The allocators that the tool knows by name, and the command that installs each; limits among them.
+
+use serde::Serialize;
 
 /// Name of the allocator that ratios refer to.
 pub const BASELINE: &str = "glibc";
@@ -24,6 +26,18 @@ pub enum Origin {
         /// The package that installs it.
         package: &'static str,
     },
+    /// Built from this project's own sources with the tool: no allocator to use, but one to hold others against.
+    Limit(Limit),
+}
+
+/// What a limit serves. Limits take part only where they are asked for, and are never ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// Blocks of any size.
+    AnySize,
+    /// Blocks of the size that a row's parameter `size` says.
+    OneSize,
 }
 
 /// One allocator that the tool knows by name.
@@ -39,7 +53,7 @@ impl Known {
     /// The exact command that brings it onto this machine.
     pub fn install(&self) -> String {
         match self.origin {
-            Origin::Ours => "cargo ample allocators".into(),
+            Origin::Ours | Origin::Limit(_) => "cargo ample allocators".into(),
             Origin::System => "apt-get install libc6".into(),
             Origin::Bundled => format!("cargo ample peers {}", self.name),
             Origin::Debian { package, .. } | Origin::Llvm { package } => format!("apt-get install {package}"),
@@ -53,6 +67,10 @@ const fn debian(name: &'static str, package: &'static str, file: &'static str) -
 
 const fn bundled(name: &'static str) -> Known {
     Known { name, origin: Origin::Bundled }
+}
+
+const fn limit(name: &'static str, serves: Limit) -> Known {
+    Known { name, origin: Origin::Limit(serves) }
 }
 
 /// All of them, in the order of tables.
@@ -70,4 +88,6 @@ pub const KNOWN: &[Known] = &[
     debian("mimalloc-debian", "libmimalloc2.0", "libmimalloc.so.2"),
     debian("tbbmalloc", "libtbbmalloc2", "libtbbmalloc_proxy.so.2"),
     Known { name: "scudo", origin: Origin::Llvm { package: "libclang-rt-dev" } },
+    limit("floor", Limit::OneSize),
+    limit("single-lock", Limit::AnySize),
 ];

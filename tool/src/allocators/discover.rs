@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::Allocator;
-use super::catalogue::{KNOWN, Known, Origin};
+use super::catalogue::{KNOWN, Known, Limit, Origin};
 use super::identify::{identify, libc_version, package_version, resolve};
 
 /// A known allocator that is not on this machine.
@@ -43,13 +43,14 @@ struct Peer {
 pub struct Finder {
     ours: PathBuf,
     peers: PathBuf,
+    limits: PathBuf,
     libraries: Vec<PathBuf>,
     llvm: PathBuf,
 }
 
 impl Finder {
-    /// The places on this machine: beside the tool's own executable, or where `AMPLE_LIB` and
-    /// `AMPLE_PEERS_DIR` say; and the system's library folders.
+    /// The places on this machine: beside the tool's own executable, or where `AMPLE_LIB`,
+    /// `AMPLE_PEERS_DIR` and `AMPLE_LIMITS_DIR` say; and the system's library folders.
     pub fn new() -> Result<Self> {
         let executable = env::current_exe().context("cannot find the tool's own path")?;
         let folder = executable.parent().context("the tool's own path has no folder")?;
@@ -58,6 +59,7 @@ impl Finder {
         Ok(Self {
             ours: set("AMPLE_LIB", folder.join("libample.so")),
             peers: set("AMPLE_PEERS_DIR", folder.join("../peers")),
+            limits: set("AMPLE_LIMITS_DIR", folder.join("../limits")),
             libraries: vec![
                 PathBuf::from("/usr/lib").join(triplet),
                 "/usr/lib64".into(),
@@ -66,6 +68,18 @@ impl Finder {
             ],
             llvm: "/usr/lib".into(),
         })
+    }
+
+    /// Everything in one folder.
+    #[cfg(test)]
+    pub fn of_folder(folder: &Path) -> Self {
+        Self {
+            ours: folder.join("libample.so"),
+            peers: folder.to_owned(),
+            limits: folder.to_owned(),
+            libraries: vec![folder.to_owned()],
+            llvm: folder.to_owned(),
+        }
     }
 
     /// Every known allocator: found, or missing with the reason.
@@ -85,6 +99,7 @@ impl Finder {
             Origin::Bundled => self.find_peer(known.name),
             Origin::Debian { file, .. } => self.find_library(known.name, file),
             Origin::Llvm { .. } => self.find_scudo(known.name),
+            Origin::Limit(limit) => self.find_limit(known.name, limit),
         };
         // One line, whatever the chain of causes or a manifest says.
         let line = |error: anyhow::Error| format!("{error:#}").lines().collect::<Vec<_>>().join(" ");
@@ -122,6 +137,19 @@ impl Finder {
         Ok(Allocator { environment: peer.env, ..allocator })
     }
 
+    fn find_limit(&self, name: &str, limit: Limit) -> Result<Allocator> {
+        let library = self.limits.join(format!("lib{name}.so"));
+        if !library.exists() {
+            return Err(anyhow!("not built yet"));
+        }
+        let version = Some(env!("CARGO_PKG_VERSION").to_owned());
+        let found = match limit {
+            Limit::AnySize => "limit, takes part only if asked for",
+            Limit::OneSize => "limit for blocks of one size, takes part only if asked for",
+        };
+        Ok(Allocator { limit: Some(limit), ..from_file(name, &library, version, found)? })
+    }
+
     fn find_library(&self, name: &str, file: &str) -> Result<Allocator> {
         let library = self
             .libraries
@@ -157,6 +185,7 @@ pub(super) fn from_file(name: &str, path: &Path, version: Option<String>, found:
         sha256: identity.sha256,
         build_id: identity.build_id,
         found: found.into(),
+        limit: None,
         defines: identity.defines,
         false_name: identity.false_name,
     })
@@ -199,12 +228,7 @@ mod tests {
     use super::*;
 
     fn finder(folder: &Path) -> Finder {
-        Finder {
-            ours: folder.join("libample.so"),
-            peers: folder.to_owned(),
-            libraries: vec![folder.to_owned()],
-            llvm: folder.to_owned(),
-        }
+        Finder::of_folder(folder)
     }
 
     fn missing(finder: &Finder, name: &str) -> Missing {
@@ -247,6 +271,24 @@ mod tests {
         assert_eq!(missing(&finder, "rpmalloc").reason, "not built yet");
         fs::write(folder.path().join("peers.json"), "[{").expect("written");
         assert!(missing(&finder, "snmalloc").reason.contains("peers.json is damaged"));
+    }
+
+    #[test]
+    fn a_limit_is_known_as_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let finder = finder(folder.path());
+        let floor = missing(&finder, "floor");
+        assert_eq!(
+            (floor.reason.as_str(), floor.install.as_str()),
+            ("not built yet", "cargo ample allocators")
+        );
+        for name in ["floor", "single-lock"] {
+            let library = folder.path().join(format!("lib{name}.so"));
+            fs::copy(find_libc().expect("glibc").library, library).expect("copied");
+        }
+        let limit = |name: &str| finder.by_name(name).expect("known").expect("found").limit;
+        assert_eq!((limit("floor"), limit("single-lock")), (Some(Limit::OneSize), Some(Limit::AnySize)));
+        assert_eq!(limit("glibc"), None);
     }
 
     #[test]

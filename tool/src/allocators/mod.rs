@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-pub use catalogue::BASELINE;
+pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
 pub use identify::resolve;
 pub use select::select;
@@ -42,6 +42,8 @@ pub struct Allocator {
     pub build_id: Option<String>,
     /// How it was found, in a few words.
     pub found: String,
+    /// What it serves, if it is a limit and no allocator to use.
+    pub limit: Option<Limit>,
     /// Functions of the malloc family that the library defines.
     #[serde(skip)]
     pub defines: BTreeSet<String>,
@@ -66,6 +68,12 @@ impl Allocator {
         Self { name: TWIN.into(), ..self.clone() }
     }
 
+    /// A limit without a file behind it.
+    #[cfg(test)]
+    pub fn fake_limit(name: &str, limit: Limit) -> Self {
+        Self { limit: Some(limit), ..Self::fake(name) }
+    }
+
     /// An entry without a file behind it.
     #[cfg(test)]
     pub fn fake(name: &str) -> Self {
@@ -77,6 +85,7 @@ impl Allocator {
             sha256: "00".into(),
             build_id: None,
             found: "made up".into(),
+            limit: None,
             defines: BTreeSet::new(),
             false_name: None,
         }

@@ -15,15 +15,16 @@ use super::identify::package_version;
 use super::settings;
 use crate::error::{UsageError, unknown};
 
-/// The allocators for a run, the baseline always among them; without a list, all that are found, and
-/// `arms` beside them.
+/// The allocators for a run, the baseline always among them; without a list, all that are found but limits,
+/// and `arms` beside them.
 ///
 /// Fails for an unknown name, for a known one that is not on this machine, and for a file that is
 /// no library; so that a run starts with all that was asked for, or not at all.
 pub fn select(finder: &Finder, list: Option<&[String]>, arms: &[&str]) -> Result<Vec<Allocator>> {
     let Some(list) = list else {
         let arms = arms.iter().map(|arm| entry(finder, arm));
-        return finder.all().into_iter().filter_map(Result::ok).map(Ok).chain(arms).collect();
+        let found = finder.all().into_iter().filter_map(Result::ok);
+        return found.filter(|allocator| allocator.limit.is_none()).map(Ok).chain(arms).collect();
     };
     let mut chosen = Vec::with_capacity(list.len() + 1);
     for item in list {
@@ -139,6 +140,25 @@ mod tests {
         let found = select(&Finder::new().expect("places"), None, &["glibc:arena_max=1"]).expect("found");
         assert_eq!(found.last().expect("one").name, "glibc:arena_max=1");
         assert!(found.iter().any(Allocator::is_baseline));
+    }
+
+    #[test]
+    fn limits_take_part_only_where_they_are_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let libc = Finder::new().expect("places").by_name(BASELINE).expect("known").expect("found").library;
+        for name in ["floor", "single-lock"] {
+            std::fs::copy(&libc, folder.path().join(format!("lib{name}.so"))).expect("copied");
+        }
+        let finder = Finder::of_folder(folder.path());
+        let chosen = |list: Option<&[String]>, arms: &[&str]| -> Vec<String> {
+            let found = select(&finder, list, arms).expect("found");
+            found.into_iter().map(|allocator| allocator.name).collect()
+        };
+        assert_eq!(chosen(None, &[]), ["glibc"]);
+        assert_eq!(chosen(None, &["single-lock"]), ["glibc", "single-lock"]);
+        assert_eq!(chosen(Some(&["floor".to_owned()]), &["single-lock"]), ["glibc", "floor"]);
+        let variant = select(&finder, Some(&["floor:AMPLE_FLOOR_SIZE=128".to_owned()]), &[]).expect("found");
+        assert!(variant[1].limit.is_some());
     }
 
     #[test]

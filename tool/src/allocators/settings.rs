@@ -72,7 +72,7 @@ const FAMILIES: &[Family] = &[
         style: Style::One { variable: "SCUDO_OPTIONS", prefix: "", separator: '=', joint: ':' },
         known: &[],
     },
-    Family { allocators: &["snmalloc", "rpmalloc"], style: Style::None, known: &[] },
+    Family { allocators: &["snmalloc", "rpmalloc", "floor", "single-lock"], style: Style::None, known: &[] },
 ];
 
 /// Adds settings, as `(name, value)`, to the environment of the allocator of this name; none for a library

@@ -7,6 +7,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
+use super::charges::ChargeTable;
 use super::comparison::Comparison;
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
@@ -26,6 +27,7 @@ struct Page<'a> {
     trade_off: Option<String>,
     sections: &'a [Section<'a>],
     overall: Vec<Line>,
+    charges: Option<ChargeTable>,
     command: String,
 }
 
@@ -92,9 +94,10 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
             (Metric::Throughput, "Throughput against threads: operations per second", "throughput"),
             (Metric::PeakRss, "Peak memory (RSS) against threads", "memory"),
         ] {
+            let dashed = if summary.has_limits() { "; dashed: a limit" } else { "" };
             let svg = plots::against_threads(summary, name, &rows, metric)?;
             keep(&format!("{name}-{file}"), svg.as_ref())?;
-            plots.extend(svg.map(|svg| Plot { title: title.into(), svg }));
+            plots.extend(svg.map(|svg| Plot { title: format!("{title}{dashed}"), svg }));
         }
         for row in &rows {
             let svg = plots::distribution(summary, row)?;
@@ -125,6 +128,7 @@ fn render(
         trade_off,
         sections,
         overall: overall(summary),
+        charges: ChargeTable::new(&summary.charges),
         command: command.join(" "),
     };
     environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")
@@ -140,6 +144,8 @@ fn overall(summary: &Summary) -> Vec<Line> {
         let mut notes = Vec::new();
         if summary.allocators.iter().position(|other| other.name == allocator.name) == summary.baseline() {
             notes.push("baseline".to_owned());
+        } else if allocator.limit {
+            notes.push("limit, in no mean".to_owned());
         } else {
             notes.push(format!("{} of {comparable}", allocator.rows));
         }
@@ -182,7 +188,7 @@ fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
             };
             lines.push(Line {
                 threads: Some(row.threads),
-                allocator: allocator.name.clone(),
+                allocator: allocator.title(),
                 colour: COLOURS[look(&allocator.name).colour].name,
                 note: note.into(),
                 throughput: figure(Metric::Throughput),
@@ -238,16 +244,22 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocators::Allocator;
+    use crate::allocators::{Allocator, Limit};
     use crate::record::{Machine, Noise, SCHEMA_VERSION};
     use crate::run::testing::conclude;
 
     fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
-        let allocators: Vec<Allocator> = names.iter().map(|name| Allocator::fake(name)).collect();
-        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, _| {
+        page_of(names.iter().map(|name| Allocator::fake(name)).collect(), "larson", failing)
+    }
+
+    /// The page of a run of larson that calls itself `workload`.
+    fn page_of(allocators: Vec<Allocator>, workload: &str, failing: &str) -> (tempfile::TempDir, String) {
+        let (mut plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, measurement| {
+            measurement.extra = [("page_fault_ns".into(), 512.25)].into();
             let bad = asked.allocator == failing;
             bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
         });
+        plan.entries[0].description.name = workload.into();
         let summary = Summary::new(&conclusion, &plan, &allocators, 1);
         let run = Run {
             schema_version: SCHEMA_VERSION,
@@ -300,6 +312,31 @@ mod tests {
         let plot = folder.path().join("out/plots/larson-throughput.svg");
         let plot = std::fs::read_to_string(plot).expect("a plot");
         assert!(plot.contains("prefers-color-scheme:dark") && plot.contains("var(--s-ample)"));
+    }
+
+    #[test]
+    fn a_limit_is_marked_in_tables_dashed_in_curves_and_not_in_the_trade_off() {
+        let floor = Allocator::fake_limit("floor", Limit::AnySize);
+        let allocators = vec![Allocator::fake("ample"), Allocator::fake("glibc"), floor];
+        let (folder, page) = page_of(allocators, "larson", "");
+        assert!(page.contains("</span>floor (limit)</td>"), "rows");
+        assert!(page.contains(r#"<td class="left">limit, in no mean</td>"#), "means");
+        assert!(page.contains("operations per second; dashed: a limit"), "titles");
+        let plot =
+            |name: &str| std::fs::read_to_string(folder.path().join("out/plots").join(name)).expect("a plot");
+        let lines = |plot: &str| plot.matches(r#"stroke="var(--s-limit)""#).count();
+        assert!(lines(&plot("larson-throughput.svg")) > 20, "dashes");
+        assert!(!plot("trade-off.svg").contains(">\nfloor\n<"), "no point");
+        assert!(plot("larson-throughput.svg").contains(">\nfloor\n<"), "a name");
+    }
+
+    #[test]
+    fn what_the_system_charges_is_told_where_it_was_measured() {
+        let glibc = || vec![Allocator::fake("glibc")];
+        let (_folder, page) = page_of(glibc(), "os-primitives", "");
+        assert!(page.contains("What the system charges"), "{page}");
+        assert!(page.contains(r#"<td class="left">page fault</td><td>512</td><td>512</td>"#), "{page}");
+        assert!(!page_of(glibc(), "larson", "").1.contains("What the system charges"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! report only lay it out.
 
 mod axis;
+mod charges;
 mod comparison;
 mod gaps;
 mod html;

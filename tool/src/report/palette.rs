@@ -19,6 +19,9 @@ pub struct Colour {
     pub dark: &'static str,
 }
 
+/// The colour of limits.
+const LIMITS: &str = "--s-limit";
+
 const fn colour(name: &'static str, light: &'static str, dark: &'static str) -> Colour {
     Colour { name, light, dark }
 }
@@ -40,6 +43,7 @@ pub const COLOURS: &[Colour] = &[
     colour("--s-tbbmalloc", "#7a7a00", "#d8d34a"),
     colour("--s-scudo", "#7a5230", "#c9a07a"),
     colour("--s-other", "#6e5bb8", "#a99bf0"),
+    colour(LIMITS, "#59636e", "#9198a1"),
 ];
 
 /// Index of the colour of text and axes.
@@ -74,6 +78,8 @@ pub struct Look {
     pub marker: Marker,
     /// Width of its lines, in pixels.
     pub width: u32,
+    /// Whether its lines are dashed: those of limits.
+    pub dashed: bool,
 }
 
 const LOOKS: &[(&str, &str, Marker)] = &[
@@ -90,6 +96,8 @@ const LOOKS: &[(&str, &str, Marker)] = &[
     ("gperftools", "--s-tcmalloc", Marker::Ring),
     ("tbbmalloc", "--s-tbbmalloc", Marker::Disc),
     ("scudo", "--s-scudo", Marker::Disc),
+    ("floor", LIMITS, Marker::Disc),
+    ("single-lock", LIMITS, Marker::Ring),
 ];
 
 /// The looks of an allocator of this name; a variant has its kin's colour and a marker of its own.
@@ -105,7 +113,7 @@ pub fn look(name: &str) -> Look {
         BASELINE => 2,
         _ => 1,
     };
-    Look { colour, marker, width }
+    Look { colour, marker, width, dashed: variable == LIMITS }
 }
 
 /// The style sheet that gives the variables their values in both schemes.
@@ -134,6 +142,12 @@ mod tests {
         looks.sort();
         looks.dedup();
         assert_eq!(looks.len(), count);
+    }
+
+    #[test]
+    fn limits_and_nothing_else_are_dashed() {
+        let dashed: Vec<&str> = names().filter(|name| look(name).dashed).collect();
+        assert_eq!(dashed, ["floor", "single-lock"]);
     }
 
     #[test]

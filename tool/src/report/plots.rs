@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::prelude::{
-    Cartesian2d, Circle, Color as _, DrawingArea, ErrorBar, IntoDrawingArea as _, IntoFont as _, LineSeries,
-    PathElement, SVGBackend, Text, TriangleMarker,
+    Cartesian2d, Circle, Color as _, DashedLineSeries, DrawingArea, ErrorBar, IntoDrawingArea as _,
+    IntoFont as _, LineSeries, PathElement, SVGBackend, Text, TriangleMarker,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{RGBColor, ShapeStyle, TextStyle};
@@ -27,6 +27,8 @@ const TRADE_OFF_AXES: (u32, u32) = (78, 54);
 const FONT: u32 = 18;
 /// Room for the labels at the ends of the curves.
 const LABELS: u32 = 144;
+/// Length of a dash of a limit's line, and of the gap behind it.
+const DASH: (u32, u32) = (7, 5);
 /// Highest over lowest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 12.0;
 
@@ -124,10 +126,13 @@ fn draw_curves(
         .map_err(failed)?;
     let mut labels = Vec::with_capacity(series.len());
     for Series { name, look, points } in series {
-        let style = line(*look);
-        chart
-            .draw_series(LineSeries::new(points.iter().map(|(x, y)| (*x, y.value)), style))
-            .map_err(failed)?;
+        let (style, at) = (line(*look), points.iter().map(|(x, y)| (*x, y.value)));
+        let drawn = if look.dashed {
+            chart.draw_series(DashedLineSeries::new(at, DASH.0, DASH.1, style)).map(drop)
+        } else {
+            chart.draw_series(LineSeries::new(at, style)).map(drop)
+        };
+        drawn.map_err(failed)?;
         let bars =
             points.iter().map(|(x, y)| ErrorBar::new_vertical(*x, y.low, y.value, y.high, thin(*look), 6));
         chart.draw_series(bars).map_err(failed)?;

@@ -3,6 +3,7 @@
 use ample_protocol::Measurement;
 use serde::Serialize;
 
+use super::charges::{self, Charge};
 use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
 use super::series::{Samples, Series};
@@ -33,6 +34,8 @@ pub struct Summary {
     pub rows: Vec<Row>,
     /// What failed, and what cannot be measured here.
     pub gaps: Vec<Gap>,
+    /// What the system's primitives cost; empty where that was not measured.
+    pub charges: Vec<Charge>,
 }
 
 /// An allocator over all rows.
@@ -42,9 +45,11 @@ pub struct Overall {
     pub name: String,
     /// Its version.
     pub version: Option<String>,
-    /// Geometric mean of throughput as a multiple of the baseline's.
+    /// Whether it is a limit: shown beside the others in each row, and in no mean or ranking.
+    pub limit: bool,
+    /// Geometric mean of throughput as a multiple of the baseline's; none for a limit.
     pub throughput: Option<Comparison>,
-    /// Geometric mean of peak RSS as a multiple of the baseline's.
+    /// Geometric mean of peak RSS as a multiple of the baseline's; none for a limit.
     pub peak_rss: Option<Comparison>,
     /// Rows that went into the means.
     pub rows: usize,
@@ -118,6 +123,11 @@ impl Figures {
 }
 
 impl Overall {
+    /// Its name in the head of a column.
+    pub fn title(&self) -> String {
+        if self.limit { format!("{} (limit)", self.name) } else { self.name.clone() }
+    }
+
     /// The geometric mean of ratios in this metric.
     pub fn comparison(&self, metric: Metric) -> Option<Comparison> {
         match metric {
@@ -179,6 +189,7 @@ impl Summary {
             allocators: overall(allocators, &rows, &ratios, noise_floor, conclusion.blocks),
             rows,
             gaps: gaps.merged(),
+            charges: charges::of(conclusion, plan),
         };
         summary.verdict = verdict::sentence(&summary);
         summary
@@ -187,6 +198,11 @@ impl Summary {
     /// The baseline's column.
     pub fn baseline(&self) -> Option<usize> {
         self.allocators.iter().position(|allocator| allocator.name == BASELINE)
+    }
+
+    /// Whether limits took part.
+    pub fn has_limits(&self) -> bool {
+        self.allocators.iter().any(|allocator| allocator.limit)
     }
 
     /// Rows that the baseline has a number for.
@@ -266,8 +282,10 @@ fn overall(
     blocks: usize,
 ) -> Vec<Overall> {
     let column = |index: usize| ratios.iter().filter_map(move |row| row[index].as_ref()).collect::<Vec<_>>();
-    let means: Vec<Option<Ratios>> =
-        (0..allocators.len()).map(|index| Ratios::mean_of(&column(index))).collect();
+    let mean = |(index, allocator): (usize, &Allocator)| {
+        allocator.limit.is_none().then(|| Ratios::mean_of(&column(index))).flatten()
+    };
+    let means: Vec<Option<Ratios>> = allocators.iter().enumerate().map(mean).collect();
     let family: Vec<_> = means.iter().flatten().map(|mean| (mean, noise_floor)).collect();
     let mut throughput = compare(&family, Metric::Throughput, blocks).into_iter();
     let mut peak_rss = compare(&family, Metric::PeakRss, blocks).into_iter();
@@ -276,6 +294,7 @@ fn overall(
         Overall {
             name: allocator.name.clone(),
             version: allocator.version.clone(),
+            limit: allocator.limit.is_some(),
             throughput: mean.as_ref().and_then(|_| throughput.next()),
             peak_rss: mean.as_ref().and_then(|_| peak_rss.next()),
             rows: column(index).len(),

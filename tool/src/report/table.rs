@@ -133,7 +133,7 @@ fn describe(gap: &Gap, allocators: usize) -> String {
 
 fn panel(summary: &Summary, columns: &[usize], metric: Metric) -> String {
     let mut head = vec!["workload".to_owned(), "threads".to_owned()];
-    head.extend(columns.iter().map(|&column| summary.allocators[column].name.clone()));
+    head.extend(columns.iter().map(|&column| summary.allocators[column].title()));
     let mut last = "";
     let mut cells: Vec<Vec<String>> = Vec::with_capacity(summary.rows.len() + 1);
     for row in &summary.rows {
@@ -195,7 +195,7 @@ fn panels(summary: &Summary, width: usize) -> Vec<Vec<usize>> {
     let mut panels: Vec<Vec<usize>> = vec![Vec::new()];
     let mut used = 0;
     for (column, allocator) in summary.allocators.iter().enumerate() {
-        let needed = allocator.name.chars().count().max("12.3 M/s".len()) + 2;
+        let needed = allocator.title().chars().count().max("12.3 M/s".len()) + 2;
         let last = panels.len() - 1;
         if used + needed > room && !panels[last].is_empty() {
             panels.push(vec![column]);

@@ -32,7 +32,7 @@ pub fn sentence(summary: &Summary) -> String {
     let left_out: Vec<&str> = summary
         .allocators
         .iter()
-        .filter(|allocator| allocator.name != OURS && allocator.name != BASELINE)
+        .filter(|allocator| allocator.name != OURS && allocator.name != BASELINE && !allocator.limit)
         .filter(|allocator| !is_complete(allocator, summary))
         .map(|allocator| allocator.name.as_str())
         .collect();
@@ -47,10 +47,10 @@ pub fn sentence(summary: &Summary) -> String {
 }
 
 /// The allocator beside our own with the highest mean, glibc's 1 included, among those that have all
-/// rows of glibc.
+/// rows of glibc; never a limit.
 fn fastest(summary: &Summary) -> Option<&Overall> {
     let ratio = |allocator: &&Overall| allocator.throughput.map_or(1.0, |comparison| comparison.ratio.value);
-    let others = summary.allocators.iter().filter(|allocator| allocator.name != OURS);
+    let others = summary.allocators.iter().filter(|allocator| allocator.name != OURS && !allocator.limit);
     let ranked = others.filter(|allocator| is_complete(allocator, summary));
     ranked.max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
 }
@@ -95,7 +95,8 @@ fn remark(verdict: Verdict, blocks: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocators::Allocator;
+    use crate::allocators::{Allocator, Limit};
+    use crate::report::{Cell, text_table};
     use crate::run::testing::conclude;
 
     fn verdict(names: &[&str], blocks: usize, fastest: &str) -> String {
@@ -127,6 +128,30 @@ mod tests {
         let behind = verdict(&["ample", "glibc"], 10, "glibc");
         assert!(behind.contains("Ample reaches 0.50×"), "{behind}");
         assert!(behind.ends_with("The fastest of the others is glibc itself, the baseline."), "{behind}");
+    }
+
+    #[test]
+    fn a_limit_is_in_its_rows_and_in_no_mean_or_ranking() {
+        let floor = Allocator::fake_limit("floor", Limit::AnySize);
+        let allocators = [Allocator::fake("ample"), Allocator::fake("glibc"), floor];
+        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, measurement| {
+            if asked.allocator == "floor" {
+                measurement.wall_ns /= 4;
+            }
+            None
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        assert!(summary.verdict.ends_with("The fastest of the others is glibc itself, the baseline."));
+        assert!(!summary.verdict.contains("floor"), "{}", summary.verdict);
+        let [ample, _, floor] = &summary.allocators[..] else { panic!("three") };
+        assert!(ample.throughput.is_some() && !ample.limit);
+        assert!(floor.limit && floor.throughput.is_none() && floor.peak_rss.is_none());
+        let Cell::Measured(figures) = &summary.rows[0].cells[2] else { panic!("a number") };
+        assert_eq!(figures.throughput.expect("a ratio").verdict, Verdict::Faster);
+        let table = text_table(&summary, None);
+        assert!(table.contains("floor (limit)") && table.contains("4.00×"), "{table}");
+        let means = table.lines().find(|line| line.contains("geometric mean")).expect("a line");
+        assert!(means.trim_end().ends_with('–'), "{means}");
     }
 
     #[test]

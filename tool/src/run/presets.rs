@@ -74,7 +74,7 @@ pub struct Preset {
     pub budget: Duration,
     /// Blocks at most; none: as a run without a preset.
     pub blocks: Option<usize>,
-    /// Allocators that take part beside those that are found.
+    /// Allocators that take part beside those that are found: variants, and limits.
     pub arms: &'static [&'static str],
 }
 
@@ -99,15 +99,25 @@ const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64)
 
 /// glibc with the threshold of 2001 that its sliding one replaced.
 const THRESHOLD_2001: &[&str] = &["glibc:mmap_threshold=131072"];
+/// The vendors' malloc of the seeds' tables, which serves one thread at a time.
+const SINGLE_LOCK: &[&str] = &["single-lock"];
+/// All limits.
+const LIMITS: &[&str] = &["floor", "single-lock"];
 
 /// All of them.
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
     Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 150) },
-    Preset { size: Size::Full, others_too: true, blocks: Some(20), ..preset("full", COMMON, 180 * MINUTE) },
-    preset("seed-000", SEED_000, 60 * MINUTE),
-    preset("seed-001", SEED_001, 60 * MINUTE),
-    preset("seed-002", SEED_002, 60 * MINUTE),
+    Preset {
+        size: Size::Full,
+        others_too: true,
+        blocks: Some(20),
+        arms: LIMITS,
+        ..preset("full", COMMON, 180 * MINUTE)
+    },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-001", SEED_001, 60 * MINUTE) },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-002", SEED_002, 60 * MINUTE) },
     Preset { arms: THRESHOLD_2001, ..preset("seed-003", SEED_003, 60 * MINUTE) },
     Preset { arms: THRESHOLD_2001, ..preset("seed-004", SEED_004, 60 * MINUTE) },
 ];
@@ -231,6 +241,15 @@ mod tests {
         assert_eq!(find(DEFAULT).expect("known").size, Size::Default);
         let error = find("seed-000s").expect_err("refused").to_string();
         assert!(error.contains("did you mean 'seed-000'?"), "{error}");
+    }
+
+    #[test]
+    fn limits_take_part_in_the_full_run_and_where_the_seeds_show_a_malloc_that_serialises() {
+        let with = |arm| -> Vec<&str> {
+            PRESETS.iter().filter(|preset| preset.arms.contains(&arm)).map(|preset| preset.name).collect()
+        };
+        assert_eq!(with("single-lock"), ["full", "seed-000", "seed-001", "seed-002"]);
+        assert_eq!(with("floor"), ["full"]);
     }
 
     #[test]

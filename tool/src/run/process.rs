@@ -36,7 +36,7 @@ const INHERITED_PREFIXES: &[&str] = &[
     "RPMALLOC_",
 ];
 /// Variables of the tool itself, which processes do not inherit.
-const OWN: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR"];
+const OWN: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR"];
 
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.

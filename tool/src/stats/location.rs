@@ -12,8 +12,9 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     median(&mut walsh)
 }
 
-/// The median; the mean of the middle two where their number is even. Reorders its argument.
-fn median(values: &mut [f64]) -> Option<f64> {
+/// The median; the mean of the middle two where their number is even; none for no value. Reorders
+/// its argument.
+pub fn median(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
     }

@@ -16,7 +16,7 @@ mod verdict;
 
 pub use bootstrap::{ALPHA, Bootstrap, Estimate, Resamples};
 pub use holm::holm;
-pub use location::hodges_lehmann;
+pub use location::{hodges_lehmann, median};
 pub use modes::Modes;
 pub use power::least_found;
 pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
