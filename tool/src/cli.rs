@@ -21,7 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
     Bench(Bench),
-    /// Let the tool test itself: no difference may be found where there is none, and a known one must be
+    /// Let the tool test itself: what measuring costs; whether differences are found where there are none, and
+    /// a known one is
     Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing
     Allocators(Allocators),
@@ -97,6 +98,9 @@ pub struct Selftest {
     /// Do twenty comparisons: a first look
     #[arg(long, conflicts_with = "comparisons")]
     pub quick: bool,
+    /// Only tell what measuring itself costs, in a few seconds
+    #[arg(long, conflicts_with_all = ["comparisons", "blocks", "quick", "seed"])]
+    pub cost: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

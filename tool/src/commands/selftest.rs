@@ -1,4 +1,5 @@
-//! `ample selftest`: two controls of the instrument itself, and how small a difference it can see.
+//! `ample selftest`: what measuring costs, two controls of the instrument itself, and how small a difference it
+//! can see.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,8 +14,8 @@ use crate::cli::Selftest;
 use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample, operations_per_second};
 use crate::report::{self, Cell, Summary};
 use crate::run::{
-    Campaign, Conclusion, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
-    ProcessExecutor, Program, Progress, Request, Stopping, clock, preset,
+    Campaign, Conclusion, Cost, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
+    ProcessExecutor, Program, Progress, Request, Stopping, clock, costs, preset,
 };
 use crate::stats::{Metric, Verdict, least_found, log_ratio};
 
@@ -36,6 +37,8 @@ const POWER: f64 = 0.95;
 const QUICK: u32 = 20;
 /// Longest life of one process.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The limit whose loop bounds the cost of the harness.
+const FLOOR: &str = "floor";
 /// glibc under a third name, and once more with the planted slowdown.
 const AGAIN: &str = "glibc again";
 const SLOWED: &str = "glibc slowed down";
@@ -72,6 +75,8 @@ impl Counts {
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     schema_version: u32,
+    /// What measuring itself costs.
+    costs: Vec<Cost>,
     workload: &'static str,
     parameters: BTreeMap<&'static str, u32>,
     blocks: usize,
@@ -99,17 +104,40 @@ struct Findings {
     floors: Vec<f64>,
 }
 
-/// Runs both controls, and prints what they found. Fails where either does not pass.
+/// What `--cost --json` prints.
+#[derive(Debug, Serialize)]
+struct Costs {
+    schema_version: u32,
+    costs: Vec<Cost>,
+}
+
+/// Prints what measuring costs, runs both controls, and prints what they found. Fails where either does not pass.
 pub fn selftest(arguments: &Selftest) -> Result<ExitCode> {
     let program = Program::find()?;
-    let Some(Ok(glibc)) = Finder::new()?.by_name(BASELINE) else {
+    let finder = Finder::new()?;
+    let (Some(Ok(glibc)), Some(floor)) = (finder.by_name(BASELINE), finder.by_name(FLOOR)) else {
         bail!("the system's C library is not glibc")
     };
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
+    let Some(costs) = costs(&mut executor, &program, &glibc, floor.as_ref()) else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    if arguments.cost {
+        let text = match arguments.json {
+            true => serde_json::to_string_pretty(&Costs { schema_version: SCHEMA_VERSION, costs })?,
+            false => cost_table(&costs),
+        };
+        print(&(text + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.json {
+        print(&(cost_table(&costs) + "\n"))?;
+    }
     let comparisons = if arguments.quick { QUICK } else { arguments.comparisons };
     let mut executor = Planted { inner: &mut executor, parameter: WORK.0, share: PLANTED };
     let mut findings = Findings {
         schema_version: SCHEMA_VERSION,
+        costs,
         workload: WORKLOAD,
         parameters: SHAPE.into_iter().chain([WORK]).collect(),
         blocks: arguments.blocks as usize,
@@ -287,6 +315,16 @@ impl Findings {
     }
 }
 
+/// What measuring costs, a line each.
+fn cost_table(costs: &[Cost]) -> String {
+    let head = ["measuring costs", "as told by", "time"].map(str::to_owned);
+    let line = |cost: &Cost| {
+        let time = cost.value.map_or("unknown".to_owned(), |value| format!("{value:.2} {}", cost.unit));
+        vec![cost.name.to_owned(), cost.reason.clone().unwrap_or_else(|| cost.how.to_owned()), time]
+    };
+    report::rows(&head, &costs.iter().map(line).collect::<Vec<_>>(), 2)
+}
+
 fn rate(conclusion: &Conclusion, block: usize, name: &str) -> Option<f64> {
     let wanted = |sample: &&Sample| {
         sample.pass == Pass::Timed && sample.block == Some(block) && sample.allocator == name
@@ -335,6 +373,21 @@ mod tests {
         assert!(text.contains("false alarms: 2.5 %") && text.contains("FAILED"), "{text}");
         assert!(text.contains("least slowdown found with 95 % power: unknown"), "{text}");
         assert!(!Findings::default().passed);
+    }
+
+    #[test]
+    fn a_cost_has_its_unit_and_an_unknown_one_its_reason() {
+        let cost = |value, reason: Option<&str>| Cost {
+            name: "a read",
+            how: "in a loop",
+            value,
+            unit: "ns",
+            reason: reason.map(str::to_owned),
+        };
+        let known = cost_table(&[cost(Some(1.234), None)]);
+        assert!(known.contains("in a loop") && known.contains("1.23 ns"), "{known}");
+        let unknown = cost_table(&[cost(None, Some("no clock"))]);
+        assert!(unknown.contains("no clock") && unknown.contains("unknown"), "{unknown}");
     }
 
     #[test]

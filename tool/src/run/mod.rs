@@ -4,6 +4,7 @@
 //! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
 
 mod campaign;
+mod costs;
 mod disturbance;
 mod executor;
 mod interrupt;
@@ -22,6 +23,7 @@ pub mod testing;
 mod verify;
 
 pub use campaign::{Campaign, Conclusion};
+pub use costs::{Cost, costs};
 pub use disturbance::RULE as NOISE_RULE;
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
 pub use plan::{Plan, Request};
