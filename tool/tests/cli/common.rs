@@ -25,10 +25,24 @@ pub fn workloads() -> &'static Path {
     })
 }
 
-/// The tool in a folder of its own, with the workloads.
+/// The folder with the limits, compiled on first use.
+pub fn limits() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("limits");
+        fs::create_dir_all(&folder).expect("created");
+        let arguments = ["-std=gnu11", "-O2", "-fno-builtin", "-Wall", "-Wextra", "-Werror"];
+        library(&folder, "floor", include_str!("../../../bench/limits/floor.c"), &arguments);
+        library(&folder, "single-lock", include_str!("../../../bench/limits/single-lock.c"), &arguments);
+        folder
+    })
+}
+
+/// The tool in a folder of its own, with the workloads and the limits.
 pub fn tool(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ample"));
-    command.current_dir(folder).env("AMPLE_WORKLOAD", workloads()).env("NO_COLOR", "1");
+    command.current_dir(folder).env("NO_COLOR", "1");
+    command.env("AMPLE_WORKLOAD", workloads()).env("AMPLE_LIMITS_DIR", limits());
     command
 }
 

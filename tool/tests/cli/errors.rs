@@ -53,6 +53,14 @@ fn a_known_allocator_that_is_missing_says_how_to_get_it() {
     assert_eq!(output.status.code(), Some(1));
     let (_, stderr) = texts(&output);
     assert_eq!(stderr, "ample: snmalloc is not available: not built yet; run: cargo ample peers snmalloc\n");
+    let output = tool(folder.path())
+        .args(["bench", "--preset", "seed-000"])
+        .env("AMPLE_LIMITS_DIR", folder.path())
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    let (_, stderr) = texts(&output);
+    assert_eq!(stderr, "ample: single-lock is not available: not built yet; run: cargo ample allocators\n");
 }
 
 #[test]

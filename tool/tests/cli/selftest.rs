@@ -23,6 +23,7 @@ fn both_controls_are_counted_and_the_verdict_is_the_exit_code() {
     for control in ["itself_throughput", "itself_peak_rss", "planted"] {
         assert_eq!(counted(control), 1, "{findings}");
     }
+    assert_eq!(findings["costs"].as_array().map(Vec::len), Some(4), "{findings}");
     assert!(findings["least_found"].as_f64().expect("a share") > 0.02, "{findings}");
     assert_eq!((&findings["comparisons"], &findings["interrupted"]), (&1.into(), &false.into()));
     assert_eq!(output.status.success(), findings["passed"] == true);
@@ -45,5 +46,32 @@ fn an_interruption_keeps_the_comparisons_that_are_done() {
     let output = child.wait_with_output().expect("ends");
     assert_eq!(output.status.code(), Some(130));
     let (stdout, _) = texts(&output);
+    let (costs, controls) = (stdout.find("measuring costs"), stdout.find("false alarms"));
+    assert!(costs.is_some() && costs < controls, "{stdout}");
     assert!(stdout.contains("Ended early by the user.") && stdout.contains("false alarms: "), "{stdout}");
+}
+
+#[test]
+fn what_measuring_costs_is_told_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |arguments: &[&str]| {
+        tool(folder.path()).args(["selftest", "--cost"]).args(arguments).output().expect("runs")
+    };
+    let output = run(&["--json"]);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    let found: Value = serde_json::from_str(&stdout).expect("JSON");
+    let value = |index: usize| {
+        let cost = &found["costs"][index];
+        cost["value"].as_f64().unwrap_or_else(|| panic!("{cost}"))
+    };
+    let [clock, null_loop, pair, start_ms] = [0, 1, 2, 3].map(value);
+    assert!(clock > 0.0 && null_loop > 0.0 && pair > 0.0, "{found}");
+    // A process is started in no less than a few thousand readings of the clock.
+    assert!(start_ms > 0.01, "{found}");
+    let units: Vec<&str> = (0..4).filter_map(|index| found["costs"][index]["unit"].as_str()).collect();
+    assert_eq!(units, ["ns", "ns", "ns", "ms"]);
+    let output = run(&["--quick"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(texts(&output).1.contains("cannot be used with"), "{output:?}");
 }
