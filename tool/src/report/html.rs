@@ -8,6 +8,7 @@ use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::comparison::Comparison;
+use super::leak::Leaks;
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
 use super::{plots, svg, units};
@@ -26,6 +27,7 @@ struct Page<'a> {
     trade_off: Option<String>,
     sections: &'a [Section<'a>],
     overall: Vec<Line>,
+    leak: Option<LeakTable>,
     command: String,
 }
 
@@ -36,6 +38,16 @@ struct Section<'a> {
     plots: Vec<Plot>,
     rows: Vec<Line>,
     floors: Vec<Noise>,
+}
+
+/// heap-leak's page faults and their prediction, as text.
+#[derive(Serialize)]
+struct LeakTable {
+    about: &'static str,
+    note: &'static str,
+    predictions: Vec<String>,
+    head: Vec<String>,
+    lines: Vec<Vec<String>>,
 }
 
 /// How far glibc differs from itself in one row, as text.
@@ -125,9 +137,15 @@ fn render(
         trade_off,
         sections,
         overall: overall(summary),
+        leak: summary.heap_leak.as_ref().map(leak_table),
         command: command.join(" "),
     };
     environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")
+}
+
+fn leak_table(leaks: &Leaks) -> LeakTable {
+    let (head, lines) = leaks.table();
+    LeakTable { about: Leaks::ABOUT, note: Leaks::NOTE, predictions: leaks.lines(), head, lines }
 }
 
 /// The means over rows, one line an allocator.
@@ -262,6 +280,7 @@ mod tests {
             stopping: "10 blocks".into(),
             noise_rule: "none".into(),
             block_log: conclusion.block_log,
+            fault_predictions: Vec::new(),
             timeout_seconds: 1.0,
             machine: Machine::read(),
             noise_at_start: Noise::read(),

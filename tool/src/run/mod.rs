@@ -3,6 +3,7 @@
 //! [`Plan`] says what; [`executor::Executor`] runs one process; [`verify`] judges it; [`Campaign`] goes
 //! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
 
+mod calibration;
 mod campaign;
 mod disturbance;
 mod executor;
@@ -21,6 +22,7 @@ mod stopping;
 pub mod testing;
 mod verify;
 
+pub use calibration::{FAULTS, Shape, predictions};
 pub use campaign::{Campaign, Conclusion};
 pub use disturbance::RULE as NOISE_RULE;
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};

@@ -13,7 +13,9 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
 }
 
 /// The median; the mean of the middle two where their number is even. Reorders its argument.
-fn median(values: &mut [f64]) -> Option<f64> {
+///
+/// None for an empty sample.
+pub fn median(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
     }
