@@ -12,7 +12,7 @@
 //! threads, blocks exchanged through 1000 shared slots, some of which outlive a wave, content verified.
 //!
 //! *Deviations.* The numbers are ours. The original's blocks are powers of two from 8 B, to 128 B for most
-//! and to 512 B for those that it keeps to a thread's end, a hundredth of them a hundred times larger and
+//! and to 512 B for those that it keeps to a thread's end, a fiftieth of them a hundred times larger and
 //! more; a quarter of its steps exchange a block; some threads do up to eight times the work of others;
 //! after each wave all threads are waited for, and half of the shared slots emptied. Ours do equal work,
 //! the waves of different chains follow each other without waiting, and shared slots are emptied at
