@@ -36,7 +36,7 @@ pub struct Measurement {
     pub schema_version: u32,
     /// Name of the workload, as in [`Description::name`].
     pub workload: String,
-    /// Worker threads that ran at the same time.
+    /// Worker threads that ran at the same time; where the workload says so, pairs of them.
     pub threads: u32,
     /// The parameters in force, defaults included, by name.
     pub parameters: BTreeMap<String, f64>,

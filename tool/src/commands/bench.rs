@@ -62,8 +62,11 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     record.interrupted = conclusion.interrupted;
     record.blocks = conclusion.blocks;
     record.block_log.clone_from(&conclusion.block_log);
-    folder.write_json("run.json", &record)?;
     let summary = Summary::new(&conclusion, &plan, &chosen, arguments.seed);
+    if let Some(leaks) = &summary.heap_leak {
+        record.fault_predictions.clone_from(&leaks.predictions);
+    }
+    folder.write_json("run.json", &record)?;
     let page = report::write(&folder, &summary, &record)?;
     if arguments.json {
         print(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
@@ -168,6 +171,7 @@ fn record(
         stopping: stopping.to_string(),
         noise_rule: NOISE_RULE.into(),
         block_log: Vec::new(),
+        fault_predictions: Vec::new(),
         timeout_seconds: arguments.timeout.as_secs_f64(),
         machine,
         noise_at_start: Noise::read(),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Machine, Noise};
 use crate::allocators::Allocator;
+use crate::stats::FaultModel;
 
 /// Everything that a reader needs to know beside the samples.
 #[derive(Debug, Clone, Serialize)]
@@ -35,6 +36,8 @@ pub struct Run {
     pub noise_rule: String,
     /// Every block that was run to its end, in order, with what disturbed it.
     pub block_log: Vec<BlockLog>,
+    /// What heap-leak's faults were predicted from; empty where it did not take part.
+    pub fault_predictions: Vec<FaultPrediction>,
     /// Longest life of one process, in seconds.
     pub timeout_seconds: f64,
     /// The machine.
@@ -74,6 +77,21 @@ pub struct BlockLog {
     pub involuntary_switches: u64,
     /// Why it does not count and was run again; none for a block that counts.
     pub run_again: Option<String>,
+}
+
+/// How many page faults heap-leak causes under one allocator if nothing leaks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FaultPrediction {
+    /// The allocator.
+    pub allocator: String,
+    /// Blocks of each chain.
+    pub blocks: f64,
+    /// Size of each block, in bytes.
+    pub size: f64,
+    /// The prediction; none where a run that it needs failed.
+    pub model: Option<FaultModel>,
+    /// Why there is none.
+    pub reason: Option<String>,
 }
 
 /// One workload of the run, with the rows that it gives.

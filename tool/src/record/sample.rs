@@ -16,6 +16,8 @@ pub enum Pass {
     Probe,
     /// An untimed run that checks the content of blocks.
     Canary,
+    /// A run that heap-leak's prediction is measured with.
+    Calibration,
     /// A run whose figures count.
     Timed,
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::charges::ChargeTable;
 use super::comparison::Comparison;
+use super::leak::Leaks;
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
 use super::{plots, svg, units};
@@ -28,6 +29,7 @@ struct Page<'a> {
     sections: &'a [Section<'a>],
     overall: Vec<Line>,
     charges: Option<ChargeTable>,
+    leak: Option<LeakTable>,
     command: String,
 }
 
@@ -38,6 +40,16 @@ struct Section<'a> {
     plots: Vec<Plot>,
     rows: Vec<Line>,
     floors: Vec<Noise>,
+}
+
+/// heap-leak's page faults and their prediction, as text.
+#[derive(Serialize)]
+struct LeakTable {
+    about: &'static str,
+    note: &'static str,
+    predictions: Vec<String>,
+    head: Vec<String>,
+    lines: Vec<Vec<String>>,
 }
 
 /// How far glibc differs from itself in one row, as text.
@@ -129,9 +141,15 @@ fn render(
         sections,
         overall: overall(summary),
         charges: ChargeTable::new(&summary.charges),
+        leak: summary.heap_leak.as_ref().map(leak_table),
         command: command.join(" "),
     };
     environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")
+}
+
+fn leak_table(leaks: &Leaks) -> LeakTable {
+    let (head, lines) = leaks.table();
+    LeakTable { about: Leaks::ABOUT, note: Leaks::NOTE, predictions: leaks.lines(), head, lines }
 }
 
 /// The means over rows, one line an allocator.
@@ -274,6 +292,7 @@ mod tests {
             stopping: "10 blocks".into(),
             noise_rule: "none".into(),
             block_log: conclusion.block_log,
+            fault_predictions: Vec::new(),
             timeout_seconds: 1.0,
             machine: Machine::read(),
             noise_at_start: Noise::read(),

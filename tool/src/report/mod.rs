@@ -9,6 +9,7 @@ mod comparison;
 mod gaps;
 mod html;
 mod labels;
+mod leak;
 mod palette;
 mod plots;
 mod seed_lines;

@@ -40,6 +40,8 @@ impl<'a> Samples<'a> {
             match sample.pass {
                 Pass::Probe => drop(probes.insert(allocator, sample)),
                 Pass::Canary => canaries.entry((allocator, workload)).or_default().push(sample),
+                // No part of the comparison: see `super::leak`.
+                Pass::Calibration => {}
                 Pass::Timed => by_row.entry((allocator, workload, sample.threads)).or_default().push(sample),
             }
         }

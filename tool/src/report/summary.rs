@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::charges::{self, Charge};
 use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
+use super::leak::Leaks;
 use super::series::{Samples, Series};
 use super::verdict;
 use crate::allocators::{Allocator, BASELINE, TWIN};
@@ -36,6 +37,8 @@ pub struct Summary {
     pub gaps: Vec<Gap>,
     /// What the system's primitives cost; empty where that was not measured.
     pub charges: Vec<Charge>,
+    /// heap-leak's page faults and their prediction; none where it has no number.
+    pub heap_leak: Option<Leaks>,
 }
 
 /// An allocator over all rows.
@@ -190,6 +193,7 @@ impl Summary {
             rows,
             gaps: gaps.merged(),
             charges: charges::of(conclusion, plan),
+            heap_leak: Leaks::find(conclusion, plan, allocators, &samples),
         };
         summary.verdict = verdict::sentence(&summary);
         summary

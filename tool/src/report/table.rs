@@ -54,7 +54,7 @@ fn filled(head: &[String], cells: &[Vec<String>]) -> Table {
     table
 }
 
-/// Both tables of a run: throughput, then peak memory, as multiples of glibc's.
+/// The tables of a run: throughput, then peak memory, as multiples of glibc's; last heap-leak's faults.
 pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     let mut text = String::new();
     let titles = [
@@ -77,6 +77,9 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     text.push_str(&notes(summary));
     for gap in &summary.gaps {
         text.push_str(&format!("{}\n", describe(gap, summary.allocators.len())));
+    }
+    if let Some(leaks) = &summary.heap_leak {
+        text.push_str(&format!("\n{}", leaks.text()));
     }
     text
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! probe:  every allocator once (see `probe`); who fails is out, with the reason
 //! canary: every allocator × workload once, untimed; who fails is out of that workload
+//! calibration: where heap-leak takes part, the runs that predict its faults (see `calibration`)
 //! block:  every allocator runs every row once, in shuffled order; who fails is out of that row
 //! block:  …until the stopping rule says that it is enough, or the user does
 //! ```
@@ -18,9 +19,9 @@ use anyhow::Result;
 
 use super::disturbance::{self, Watch};
 use super::executor::Executor;
-use super::plan::{Plan, Row, Step};
+use super::plan::{Entry, PADDING_BOUND, Plan, Row, Step};
 use super::shot::Shot;
-use super::{Progress, Stopping, precision};
+use super::{Progress, Stopping, calibration, precision};
 use crate::allocators::Allocator;
 use crate::record::{BlockLog, Judgement, Pass, Sample};
 
@@ -102,7 +103,7 @@ impl Campaign<'_> {
 impl Session<'_> {
     /// Complete blocks, and whether the user ended the run early.
     fn run(&mut self) -> Result<(usize, bool)> {
-        if !self.canaries()? {
+        if !self.canaries()? || !self.calibrate()? {
             return Ok((0, true));
         }
         let Campaign { stopping, progress, .. } = *self.campaign;
@@ -168,20 +169,48 @@ impl Session<'_> {
     /// Checks one workload under one allocator on the most threads that can be measured here: where
     /// blocks could most easily be mixed up. False if interrupted.
     fn canary(&mut self, allocator: usize, entry: usize, position: usize) -> Result<bool> {
-        let rows: Vec<Row> =
-            self.campaign.plan.rows.iter().filter(|row| row.entry == entry).copied().collect();
+        let plan = self.campaign.plan;
+        let rows: Vec<Row> = plan.rows.iter().filter(|row| row.entry == entry).copied().collect();
         for &row in rows.iter().rev() {
             if self.out.contains(&(allocator, row)) {
                 continue;
             }
             let step = Step { allocator, row, padding: 0 };
-            match self.sample(Pass::Canary, None, position, step)? {
+            match self.sample(&plan.entries[entry], Pass::Canary, None, position, step)? {
                 None => return Ok(false),
                 Some(Judgement::Measured(_)) => break,
                 Some(Judgement::NotMeasurable { .. }) => self.drop_out(allocator, &[row]),
                 Some(Judgement::Failed { .. }) => {
                     self.drop_out(allocator, &rows);
                     break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the samples that heap-leak's faults are predicted from. An allocator that fails one of them
+    /// has no prediction, but goes on. False if interrupted.
+    fn calibrate(&mut self) -> Result<bool> {
+        let Campaign { plan, allocators, progress, .. } = self.campaign;
+        let runs = calibration::runs(plan);
+        let total = runs.len() * allocators.len();
+        let mut failed = BTreeSet::new();
+        for (position, (index, entry)) in runs.iter().enumerate() {
+            for (allocator, candidate) in allocators.iter().enumerate() {
+                let takes_part = |row: &&Row| !self.out.contains(&(allocator, **row));
+                let rows = plan.rows.iter().filter(|row| row.entry == *index);
+                if rows.filter(takes_part).count() == 0 || failed.contains(&allocator) {
+                    continue;
+                }
+                let done = position * allocators.len() + allocator;
+                progress.calibration(done, total, &candidate.name);
+                let padding = position * PADDING_BOUND / runs.len();
+                let step = Step { allocator, row: Row { entry: *index, threads: 1 }, padding };
+                match self.sample(entry, Pass::Calibration, None, position, step)? {
+                    None => return Ok(false),
+                    Some(Judgement::Measured(_)) => {}
+                    Some(_) => drop(failed.insert(allocator)),
                 }
             }
         }
@@ -196,12 +225,11 @@ impl Session<'_> {
             if self.out.contains(&(step.allocator, step.row)) {
                 continue;
             }
-            let what = format!(
-                "{} × {} under {}",
-                plan.entries[step.row.entry].label, step.row.threads, self.participants[step.allocator].name
-            );
+            let entry = &plan.entries[step.row.entry];
+            let name = &self.participants[step.allocator].name;
+            let what = format!("{} × {} under {name}", entry.label, step.row.threads);
             progress.sample(block, began, position, steps.len(), &what);
-            match self.sample(Pass::Timed, Some((block, attempt)), position, step)? {
+            match self.sample(entry, Pass::Timed, Some((block, attempt)), position, step)? {
                 None => return Ok(false),
                 Some(Judgement::Measured(_)) => {}
                 Some(_) => self.drop_out(step.allocator, &[step.row]),
@@ -213,6 +241,7 @@ impl Session<'_> {
     /// Takes one sample and keeps it. None if interrupted.
     fn sample(
         &mut self,
+        entry: &Entry,
         pass: Pass,
         block: Option<(usize, usize)>,
         position: usize,
@@ -221,10 +250,10 @@ impl Session<'_> {
         if self.executor.is_interrupted() {
             return Ok(None);
         }
-        let Campaign { plan, program, timeout, .. } = *self.campaign;
+        let Campaign { program, timeout, .. } = *self.campaign;
         let shot = Shot {
             program,
-            entry: &plan.entries[step.row.entry],
+            entry,
             allocator: &self.participants[step.allocator],
             threads: step.row.threads,
             pass,

@@ -3,6 +3,7 @@
 //! [`Plan`] says what; [`executor::Executor`] runs one process; [`verify`] judges it; [`Campaign`] goes
 //! through the blocks and hands every [`crate::record::Sample`] to its caller as soon as it exists.
 
+mod calibration;
 mod campaign;
 mod costs;
 mod disturbance;
@@ -22,6 +23,7 @@ mod stopping;
 pub mod testing;
 mod verify;
 
+pub use calibration::{FAULTS, Shape, predictions};
 pub use campaign::{Campaign, Conclusion};
 pub use costs::{Cost, costs};
 pub use disturbance::RULE as NOISE_RULE;

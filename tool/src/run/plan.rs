@@ -13,7 +13,7 @@ use crate::error::{UsageError, unknown};
 
 /// The environment of each process is padded by fewer bytes than this: its size shifts the stack,
 /// which alone can change timings.
-const PADDING_BOUND: usize = 4096;
+pub const PADDING_BOUND: usize = 4096;
 
 type Settings = BTreeMap<String, f64>;
 

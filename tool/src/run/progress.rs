@@ -40,6 +40,11 @@ impl Progress {
         self.bar.set_message(format!("{}checking {}/{total}: {what}", self.part, done + 1));
     }
 
+    /// The runs that heap-leak's prediction is measured with: this one of so many.
+    pub fn calibration(&self, done: usize, total: usize, name: &str) {
+        self.bar.set_message(format!("{}calibrating heap-leak {}/{total}: {name}", self.part, done + 1));
+    }
+
     /// The timed pass: within this block, which began at `began` after the start, so many samples
     /// of so many are done.
     pub fn sample(&self, block: usize, began: Duration, done: usize, total: usize, what: &str) {

@@ -87,14 +87,19 @@ impl Shot<'_> {
         Some(self.settings().get(SIZE).copied().unwrap_or(unset))
     }
 
+    /// Whether it runs at test size.
+    fn is_small(&self) -> bool {
+        matches!(self.pass, Pass::Probe | Pass::Canary)
+    }
+
     fn settings(&self) -> &BTreeMap<String, f64> {
-        if self.pass == Pass::Timed { &self.entry.settings } else { &self.entry.fixed }
+        if self.is_small() { &self.entry.fixed } else { &self.entry.settings }
     }
 
     fn invocation(&self) -> Invocation {
         let mut arguments = vec!["run".to_owned(), self.entry.description.name.clone()];
         arguments.extend(["--threads".to_owned(), self.threads.to_string()]);
-        if self.pass != Pass::Timed {
+        if self.is_small() {
             arguments.push("--test".into());
         }
         if self.pass == Pass::Canary {

@@ -52,25 +52,27 @@ pub fn measurement(allocator: &Allocator, workload: &str, threads: u32, operatio
     }
 }
 
-/// Two workloads of the default selection, and one with at most two threads.
-pub fn descriptions() -> Vec<Description> {
-    let describe = |name: &str, keys: &[&str], max_threads| Description {
+/// A workload with these parameters.
+pub fn describe(name: &str, keys: &[&str], max_threads: Option<u32>) -> Description {
+    let parameter = |&key: &&str| Parameter {
+        name: key.into(),
+        meaning: "a number".into(),
+        unit: "count".into(),
+        default: 1.0,
+        test: 1.0,
+    };
+    Description {
         name: name.into(),
         tells: "something".into(),
         source: "somewhere".into(),
         operation: "one step".into(),
-        parameters: keys
-            .iter()
-            .map(|&key| Parameter {
-                name: key.into(),
-                meaning: "a number".into(),
-                unit: "count".into(),
-                default: 1.0,
-                test: 1.0,
-            })
-            .collect(),
+        parameters: keys.iter().map(parameter).collect(),
         max_threads,
-    };
+    }
+}
+
+/// Two workloads of the default selection, and one with at most two threads.
+pub fn descriptions() -> Vec<Description> {
     vec![
         describe("threadtest", &["size", "objects", "rounds"], None),
         describe("larson", &["rounds"], None),
@@ -78,7 +80,7 @@ pub fn descriptions() -> Vec<Description> {
     ]
 }
 
-/// What the mock is asked: allocator, workload, threads, whether with canaries.
+/// What the mock is asked.
 pub struct Asked<'a> {
     /// Name of the allocator.
     pub allocator: &'a str,
@@ -88,6 +90,8 @@ pub struct Asked<'a> {
     pub threads: u32,
     /// Whether this is the canary pass.
     pub canary: bool,
+    /// Parameters set.
+    pub settings: BTreeMap<String, f64>,
 }
 
 /// Changes an answer, or replaces it.
@@ -139,6 +143,7 @@ impl Executor for MockExecutor<'_> {
             workload: &arguments[1],
             threads,
             canary: arguments.iter().any(|argument| argument == "--canary"),
+            settings: arguments.iter().filter_map(|argument| setting(argument)).collect(),
         };
         let mut measurement = measurement(allocator, &arguments[1], threads, 1000);
         (self.deviate)(&asked, &mut measurement).unwrap_or_else(|| {
@@ -156,6 +161,12 @@ impl Executor for MockExecutor<'_> {
         let stolen = self.requests.clamp(self.stolen.start, self.stolen.end) - self.stolen.start;
         Noise { steal_seconds: Some(stolen as f64 * 1000.0), ..Noise::default() }
     }
+}
+
+/// A parameter and its value, where an argument sets one.
+fn setting(argument: &str) -> Option<(String, f64)> {
+    let (key, value) = argument.split_once('=')?;
+    Some((key.to_owned(), value.parse().ok()?))
 }
 
 /// Runs larson on one and two threads under these allocators, so many blocks, until the user

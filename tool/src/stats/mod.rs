@@ -6,8 +6,10 @@
 //! together keep their promise; [`judge`] turns the interval into a [`Verdict`], given the margin
 //! below which a difference counts as none; and [`Bootstrap::mean_of`] gives the geometric mean over
 //! rows, with the blocks resampled jointly. [`Modes`] tells where a mean would hide two modes.
+//! Apart from all this, [`FaultModel`] is the prediction that heap-leak's faults are held against.
 
 mod bootstrap;
+mod faults;
 mod holm;
 mod location;
 mod modes;
@@ -15,6 +17,7 @@ mod power;
 mod verdict;
 
 pub use bootstrap::{ALPHA, Bootstrap, Estimate, Resamples};
+pub use faults::{FaultModel, FaultPoints};
 pub use holm::holm;
 pub use location::{hodges_lehmann, median};
 pub use modes::Modes;

@@ -1,5 +1,6 @@
 //! Whole runs of the tool with real processes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -48,6 +49,10 @@ fn the_default_selection_runs_and_leaves_all_its_files() {
     let passes = |pass: &str| samples.iter().filter(|sample| sample["pass"] == pass).count();
     assert_eq!((passes("probe"), passes("canary")), (2, 14));
     assert!(passes("timed") >= 12);
+    assert_eq!(
+        (passes("calibration"), run["fault_predictions"].as_array().expect("a list").len()),
+        (2 * 15, 2)
+    );
     let page = fs::read_to_string(out.join("report.html")).expect("a report");
     assert!(page.contains("<svg role=\"img\"") && page.contains("larson: peak memory against threads"));
     assert!(!page.contains("http://") || !page.contains("src="), "the report needs no network");
@@ -142,4 +147,50 @@ fn malloc_test_takes_the_arguments_of_its_source_and_prints_its_lines() {
     let refused = tool(folder.path()).args(["bench", "larson", "--", "512"]).output().expect("runs");
     assert_eq!(refused.status.code(), Some(2));
     assert!(texts(&refused).1.contains("only malloc-test takes arguments after '--'"));
+}
+
+#[test]
+fn heap_leak_is_held_against_a_prediction_measured_on_this_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["bench", "heap-leak", "-a", "glibc", "-r", "2", "-t", "1,3", "--out", "out"];
+    let output = tool(folder.path())
+        .args(arguments)
+        .args(["--set", "heap-leak.rounds=4", "--set", "heap-leak.blocks=3000"])
+        .output()
+        .expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    let run = json(&folder.path().join("out/run.json"));
+    let found = &run["fault_predictions"][0];
+    let model = |key: &str| found["model"][key].as_f64().expect("a number");
+    assert_eq!((&found["allocator"], &found["blocks"]), (&"glibc".into(), &3000.0.into()));
+    // A chain's array has 8 bytes a block, a block of 40 bytes takes 48: 41 pages of 4096 bytes.
+    let of_blocks = model("per_block") * 3000.0;
+    assert!(model("base") > 20.0 && (5.0..200.0).contains(&of_blocks), "{found}");
+    let formula = format!("  glibc: {:.1} ", model("base"));
+    let line = stdout.lines().find(|line| line.starts_with(&formula)).expect("the coefficients");
+    assert!(line.ends_with(&format!("{of_blocks:.1}·t (3000 blocks of 40 B)")), "{line}");
+    let row =
+        stdout.lines().find(|line| line.contains(" glibc ") && line.contains(" 3   4 ")).expect("a row");
+    let samples = samples(&folder.path().join("out"));
+    let timed = samples.iter().filter(|sample| sample["pass"] == "timed" && sample["threads"] == 3);
+    // Of a block that was run again, the last attempt counts.
+    let own = timed.filter(|sample| sample["allocator"] == "glibc");
+    let by_block: BTreeMap<_, _> =
+        own.map(|sample| (sample["block"].as_u64(), sample["result"]["extra"]["faults"].as_f64())).collect();
+    let faults: Vec<f64> = by_block.into_values().flatten().collect();
+    assert_eq!(faults.len(), 2);
+    let mean = faults.iter().sum::<f64>() / faults.len() as f64;
+    let predicted = model("base") + 3.0 * (4.0 * model("per_round") + of_blocks);
+    let columns: Vec<&str> = row.split_whitespace().collect();
+    let leak = format!("{:+.1}", mean - predicted);
+    assert!(
+        columns.contains(&format!("{mean:.1}").as_str()) && columns.contains(&leak.as_str()),
+        "{row}, {leak}"
+    );
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a report");
+    assert!(
+        page.contains("heap-leak: faults and leaks") && page.contains(&format!("<td>{leak}</td>")),
+        "{leak}"
+    );
 }

@@ -8,8 +8,9 @@
 //!
 //! *Source.* Lever & Boreham (2000), benchmark 2, after Larson & Krishnan (1998): 10 000 blocks of 40
 //! bytes, 1, 3 and 7 chains, 1 to 8 rounds and far beyond. Their lower bound for the minor page faults
-//! of the whole process with t chains and r rounds on their machine: 14 + 1.1·t·r + 127.6·t. It is
-//! measured again by runs with (t, r, n) = (1, 1, 1), and by varying the rounds and the blocks.
+//! of the whole process with t chains and r rounds on their machine: 14 + 1.1·t·r + 127.6·t. `ample
+//! bench` measures it again in every run, under each allocator: the base by runs with (t, r, n) = (1, 1, 1),
+//! then the slope in r and the slope in n. What is beyond it is the leak.
 //!
 //! *Deviations.* Transparent huge pages are switched off for the process: a fault is a page of the
 //! base size. The measured part includes the allocation of arrays and blocks, and the threads. `faults`

@@ -10,13 +10,17 @@
 //! the end. One operation is one block: a malloc, a byte written and a free. The work of each thread
 //! and its live set are fixed, whatever the number of threads.
 //!
-//! *Source.* MicroQuill's shbench, known as sh6, through the "elfmalloc Performance Evaluation"
-//! (2017), which runs it with small blocks (here up to 64 B; the original's up to 1000 B with
-//! `--set max=1000`) and medium ones (1 to 8 KiB: `--set min=1024 --set max=8192`).
+//! *Source.* MicroQuill's shbench, known as sh6 (sh6bench.c, 2000: ramps, weights and windows), through
+//! the "elfmalloc Performance Evaluation" (2017), which runs it with small blocks (here up to 64 B; the
+//! original's up to 1000 B with `--set max=1000`) and medium ones (1 to 8 KiB: `--set min=1024 --set
+//! max=8192`).
 //!
-//! *Deviations.* The original divides the calls among its threads, descends to 1 B whatever the
-//! minimum, does not touch its blocks, and leaves some unfreed. The number of slots is ours. The
-//! histogram of the sizes allocated is reported by octaves (`blocks_up_to_00064_bytes`).
+//! *Deviations.* One number, the call count, is the original's slots as well as its repeats (1000;
+//! mimalloc-bench runs 10 000), and is divided among its threads: with more threads each has fewer slots and
+//! less work. Ours are two numbers, of each thread. The original begins its ramps at 1 B and descends to 1 B
+//! whatever the minimum, stops before a base that equals the maximum, and leaves some blocks unfreed.
+//! It does not touch its blocks, in mimalloc-bench it writes the first and the last byte. The histogram
+//! of the sizes allocated is reported by octaves (`blocks_up_to_00064_bytes`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -224,6 +228,8 @@ mod tests {
         assert_eq!(sizes(1024, 4000), [1024, 1537, 2306, 1153, 3460, 1730]);
         assert_eq!(ramps(99, 20_000).first(), Some(&(99, 250)));
         assert_eq!(ramps(100, 100), [(100, 50)]);
+        assert_eq!((ramps(999, 999), ramps(1000, 1000)), (vec![(999, 50)], vec![(1000, 10)]));
+        assert_eq!((ramps(9999, 9999), ramps(10_000, 10_000)), (vec![(9999, 10)], vec![(10_000, 1)]));
         assert!(ramps(1, 20_000).contains(&(12_136, 1)));
     }
 

@@ -150,6 +150,14 @@ mod tests {
     }
 
     #[test]
+    fn the_table_in_use_has_the_mean_of_the_curve() {
+        let mut random = Random::stream(0);
+        let mean = (0..SIZES).map(|_| f64::from(size(&mut random))).sum::<f64>() / SIZES as f64;
+        // The standard error of 8191 draws is 4; those in use are closer than that.
+        assert!((mean - 36.05).abs() < 2.0, "{mean}");
+    }
+
+    #[test]
     fn a_thread_holds_1024_blocks_and_its_peak_is_foreseen() {
         let mut random = Random::stream(0);
         let sizes: Vec<u32> = (0..SIZES).map(|_| size(&mut random)).collect();
