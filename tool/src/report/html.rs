@@ -8,6 +8,7 @@ use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::comparison::Comparison;
+use super::measured::{Block, blocks};
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
 use super::{plots, svg, units};
@@ -36,6 +37,7 @@ struct Section<'a> {
     plots: Vec<Plot>,
     rows: Vec<Line>,
     floors: Vec<Noise>,
+    measures: Vec<Block>,
 }
 
 /// How far glibc differs from itself in one row, as text.
@@ -48,9 +50,9 @@ struct Noise {
 
 /// A drawing, and what it shows.
 #[derive(Serialize)]
-struct Plot {
-    title: String,
-    svg: String,
+pub(super) struct Plot {
+    pub(super) title: String,
+    pub(super) svg: String,
 }
 
 /// A line of a table: one allocator, in one row or over all.
@@ -102,7 +104,12 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
             let title = format!("Every run on {} threads: two modes, or more", row.threads);
             plots.extend(svg.map(|svg| Plot { title, svg }));
         }
-        sections.push(Section { about, plots, rows: lines(summary, &rows), floors: floors(&rows) });
+        let measures = blocks(&summary.measures, name)?;
+        for block in &measures {
+            keep(&format!("{name}-memory-over-operations"), block.plot.as_ref().map(|plot| &plot.svg))?;
+        }
+        let (rows, floors) = (lines(summary, &rows), floors(&rows));
+        sections.push(Section { about, plots, rows, floors, measures });
     }
     let page = render(summary, run, trade_off, &sections)?;
     folder.write("report.html", &page)
@@ -239,12 +246,16 @@ fn quote(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::allocators::Allocator;
-    use crate::record::{Machine, Noise, SCHEMA_VERSION};
-    use crate::run::testing::conclude;
+    use crate::record::{Machine, Noise, Pass, SCHEMA_VERSION};
+    use crate::run::testing::conclude_with;
 
     fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
+        page_with(&[], names, failing)
+    }
+
+    fn page_with(measures: &[Pass], names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
         let allocators: Vec<Allocator> = names.iter().map(|name| Allocator::fake(name)).collect();
-        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, _| {
+        let (plan, conclusion) = conclude_with(measures, &allocators, 10, usize::MAX, |asked, _| {
             let bad = asked.allocator == failing;
             bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
         });
@@ -300,6 +311,25 @@ mod tests {
         let plot = folder.path().join("out/plots/larson-throughput.svg");
         let plot = std::fs::read_to_string(plot).expect("a plot");
         assert!(plot.contains("prefers-color-scheme:dark") && plot.contains("var(--s-ample)"));
+    }
+
+    #[test]
+    fn what_was_measured_in_runs_of_its_own_has_tables_behind_its_plot() {
+        let passes = [Pass::Latency, Pass::Memory, Pass::Counters, Pass::SystemCalls];
+        let (folder, page) = page_with(&passes, &["ample", "glibc"], "");
+        assert_eq!(page.matches("<svg ").count(), 4);
+        for text in [
+            "Latency of single calls",
+            "Percentiles are medians over 3 runs",
+            "<th>malloc p99.9</th>",
+            "Memory over operations beside live bytes, on 2 threads",
+            "live bytes</td>",
+            "<th>in all</th><th>per 1000</th><th>mmap</th><th>futex</th>",
+            "<th>cycles</th>",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(folder.path().join("out/plots/larson-memory-over-operations.svg").exists());
     }
 
     #[test]

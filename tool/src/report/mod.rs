@@ -6,8 +6,12 @@
 mod axis;
 mod comparison;
 mod gaps;
+mod grids;
 mod html;
 mod labels;
+mod measured;
+mod measures;
+mod memory_curves;
 mod palette;
 mod plots;
 mod seed_lines;

@@ -40,6 +40,8 @@ impl<'a> Samples<'a> {
             match sample.pass {
                 Pass::Probe => drop(probes.insert(allocator, sample)),
                 Pass::Canary => canaries.entry((allocator, workload)).or_default().push(sample),
+                // They have tables of their own.
+                Pass::Latency | Pass::Memory | Pass::Counters | Pass::SystemCalls => {}
                 Pass::Timed => by_row.entry((allocator, workload, sample.threads)).or_default().push(sample),
             }
         }

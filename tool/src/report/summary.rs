@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
+use super::measures::Measures;
 use super::series::{Samples, Series};
 use super::verdict;
 use crate::allocators::{Allocator, BASELINE, TWIN};
@@ -33,6 +34,8 @@ pub struct Summary {
     pub rows: Vec<Row>,
     /// What failed, and what cannot be measured here.
     pub gaps: Vec<Gap>,
+    /// What was measured in runs of its own.
+    pub measures: Measures,
 }
 
 /// An allocator over all rows.
@@ -179,6 +182,7 @@ impl Summary {
             allocators: overall(allocators, &rows, &ratios, noise_floor, conclusion.blocks),
             rows,
             gaps: gaps.merged(),
+            measures: Measures::new(&conclusion.samples, plan, allocators),
         };
         summary.verdict = verdict::sentence(&summary);
         summary

@@ -78,6 +78,9 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     for gap in &summary.gaps {
         text.push_str(&format!("{}\n", describe(gap, summary.allocators.len())));
     }
+    for failure in summary.measures.failures() {
+        text.push_str(&format!("{failure}\n"));
+    }
     text
 }
 

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::measures::Measure;
 use crate::error::{UsageError, unknown};
 
 /// How much work a run does.
@@ -76,6 +77,8 @@ pub struct Preset {
     pub blocks: Option<usize>,
     /// Allocators that take part beside those that are found.
     pub arms: &'static [&'static str],
+    /// What is measured in runs of its own, after the blocks.
+    pub measures: &'static [Measure],
 }
 
 /// The preset of a run that asks for none.
@@ -94,6 +97,7 @@ const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64)
         budget: Duration::from_secs(budget_seconds),
         blocks: None,
         arms: &[],
+        measures: &[],
     }
 }
 
@@ -104,7 +108,13 @@ const THRESHOLD_2001: &[&str] = &["glibc:mmap_threshold=131072"];
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
     Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 150) },
-    Preset { size: Size::Full, others_too: true, blocks: Some(20), ..preset("full", COMMON, 180 * MINUTE) },
+    Preset {
+        size: Size::Full,
+        others_too: true,
+        blocks: Some(20),
+        measures: &[Measure::All],
+        ..preset("full", COMMON, 180 * MINUTE)
+    },
     preset("seed-000", SEED_000, 60 * MINUTE),
     preset("seed-001", SEED_001, 60 * MINUTE),
     preset("seed-002", SEED_002, 60 * MINUTE),

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Program;
-use super::executor::{Executor, Invocation};
+use super::executor::{Executor, Invocation, Traced};
 use super::plan::Entry;
 use super::verify::{self, Expected};
 use crate::allocators::Allocator;
-use crate::record::{Pass, SCHEMA_VERSION, Sample, timestamp};
+use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample, timestamp};
 
 /// One process to run and to judge.
 pub struct Shot<'a> {
@@ -39,14 +39,27 @@ impl Shot<'_> {
     /// Runs and judges it. None if interrupted.
     pub fn take(&self, executor: &mut dyn Executor) -> Option<Sample> {
         let started = timestamp();
-        let ended = executor.execute(&self.invocation());
+        let invocation = self.invocation();
+        let Traced { ended, system_calls } = match self.pass {
+            Pass::SystemCalls => executor.trace(&invocation),
+            _ => Traced { ended: executor.execute(&invocation), system_calls: Ok(None) },
+        };
         let expected = Expected {
             allocator: self.allocator,
             workload: &self.entry.description.name,
             threads: self.threads,
             pass: self.pass,
         };
-        let result = verify::judge(&ended, &expected)?;
+        let judged = verify::judge(&ended, &expected)?;
+        let (result, system_calls) = match (judged, system_calls) {
+            (Judgement::Measured(_), Ok(None)) if self.pass == Pass::SystemCalls => {
+                let reason = "the workload did not mark its measured part".to_owned();
+                (Judgement::Failed { reason }, BTreeMap::new())
+            }
+            (judged @ Judgement::Measured(_), Ok(system_calls)) => (judged, system_calls.unwrap_or_default()),
+            (_, Err(reason)) => (Judgement::NotMeasurable { reason }, BTreeMap::new()),
+            (judged, Ok(_)) => (judged, BTreeMap::new()),
+        };
         Some(Sample {
             schema_version: SCHEMA_VERSION,
             pass: self.pass,
@@ -61,22 +74,23 @@ impl Shot<'_> {
             started,
             elapsed_ns: u64::try_from(ended.elapsed.as_nanos()).unwrap_or(u64::MAX),
             usage: ended.usage,
+            system_calls,
             result,
         })
     }
 
     fn settings(&self) -> &BTreeMap<String, f64> {
-        if self.pass == Pass::Timed { &self.entry.settings } else { &self.entry.fixed }
+        if self.pass.is_at_full_work() { &self.entry.settings } else { &self.entry.fixed }
     }
 
     fn invocation(&self) -> Invocation {
         let mut arguments = vec!["run".to_owned(), self.entry.description.name.clone()];
         arguments.extend(["--threads".to_owned(), self.threads.to_string()]);
-        if self.pass != Pass::Timed {
+        if !self.pass.is_at_full_work() {
             arguments.push("--test".into());
         }
-        if self.pass == Pass::Canary {
-            arguments.push("--canary".into());
+        if !matches!(self.pass, Pass::Probe | Pass::Timed) {
+            arguments.extend(["--pass".to_owned(), self.pass.name().to_owned()]);
         }
         for (key, value) in self.settings() {
             arguments.extend(["--set".to_owned(), format!("{key}={value}")]);

@@ -4,4 +4,5 @@ mod bench;
 mod common;
 mod errors;
 mod faults;
+mod measures;
 mod selftest;
