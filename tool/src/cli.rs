@@ -20,7 +20,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Let the tool test itself: no difference may be found where there is none, and a known one must be
     Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing

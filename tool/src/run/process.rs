@@ -85,8 +85,9 @@ impl ProcessExecutor {
         let pid = Pid::from_child(&child);
         let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
         let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let watched = self.watch(&process, started + invocation.timeout, &mut stdout, &mut stderr);
+        let watched = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(io::Error::from)
+            .and_then(|process| self.watch(&process, started + invocation.timeout, &mut stdout, &mut stderr));
         // The leader is a zombie or about to be one, so its number still names this very group.
         // An error here means that the group is already gone.
         let _ = kill_process_group(pid, Signal::KILL);
@@ -105,12 +106,19 @@ impl ProcessExecutor {
         thread::scope(|scope| {
             let tracer = scope.spawn(move || {
                 let mut child = trace::start(&mut command)?;
-                let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+                let process = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                    Ok(process) => process,
+                    Err(error) => {
+                        child.kill()?;
+                        child.wait()?;
+                        return Err(error.into());
+                    }
+                };
                 let streams =
                     [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
                 // The other thread waits for nothing else.
                 drop(send.send((process, streams)));
-                trace::follow(&child)
+                trace::follow(child)
             });
             let watched = started_child.recv().ok().map(|(process, streams)| {
                 let [mut stdout, mut stderr] = streams.map(Stream::new);

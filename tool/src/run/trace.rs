@@ -45,7 +45,7 @@ pub fn start(command: &mut Command) -> io::Result<Child> {
 ///
 /// # Errors
 /// The system refuses to wait, or does not tell which call it is: Linux before 5.3.
-pub fn follow(leader: &Child) -> io::Result<Trace> {
+pub fn follow(leader: Child) -> io::Result<Trace> {
     let leader = i32::try_from(leader.id()).map_err(io::Error::other)?;
     let (_, status, usage) = wait_for(leader)?;
     if !libc::WIFSTOPPED(status) {
@@ -222,7 +222,7 @@ mod tests {
     fn a_tree_is_followed_to_the_end_of_its_root_and_signals_arrive() {
         let shell = |script: &str| {
             let child = start(Command::new("/bin/sh").args(["-c", script])).expect("may be traced");
-            follow(&child).expect("followed")
+            follow(child).expect("followed")
         };
         let trace = shell("sleep 1000 & sh -c 'exit 3'");
         assert_eq!((libc::WEXITSTATUS(trace.status), trace.calls), (3, None));
