@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::run::{DEFAULT_PRESET, Preset, preset};
+use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Let the tool test itself: what measuring costs; whether differences are found where there are none, and
     /// a known one is
     Selftest(Selftest),
@@ -62,6 +62,11 @@ pub struct Bench {
     /// The same as `--preset quick`
     #[arg(long, conflicts_with = "preset")]
     pub quick: bool,
+    /// What to measure besides, each in runs of its own after the blocks, separated by commas: how long
+    /// single calls take, memory over operations, the processor's counters, system calls by name
+    /// [default: what the preset asks for: full all, the others none]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub measures: Option<Vec<Measure>>,
     /// Check the request, list the rows that would be measured, and stop
     #[arg(long)]
     pub dry_run: bool,

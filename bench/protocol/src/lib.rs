@@ -11,6 +11,14 @@ use serde::{Deserialize, Serialize};
 /// Version of the JSON below; raised when a field changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// First argument of a `prctl` that the system refuses, and that tells a tracer where the measured part of
+/// a process begins and ends: the second argument is [`MARK_BEGIN`] or [`MARK_END`].
+pub const MARK: i32 = 0x616D_706C;
+/// The measured part begins.
+pub const MARK_BEGIN: u64 = 1;
+/// The measured part has ended.
+pub const MARK_END: u64 = 0;
+
 /// The last line of a workload process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
@@ -70,6 +78,24 @@ pub struct Measurement {
     pub served_by: Vec<ServedBy>,
     /// Further figures of this workload by name (units in the name: `efficiency`, `shared_line_pairs`, …).
     pub extra: BTreeMap<String, f64>,
+    /// What the machine counted during the measured part, by name; empty where nothing may be counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
+    /// Memory at fixed numbers of operations, in their order; empty but in the memory pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<CurvePoint>,
+}
+
+/// What is live and what is resident after so many calls of the malloc family.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Blocks allocated, resized and freed so far, by all threads.
+    pub operations: u64,
+    /// Bytes that the workload has asked for and not freed.
+    pub live_bytes: u64,
+    /// Resident anonymous and shared memory of the process, in bytes, without what the harness maps for
+    /// itself, and without the pages of files.
+    pub rss_bytes: u64,
 }
 
 /// The library behind one function of the malloc family, as the dynamic linker bound it.

@@ -7,6 +7,7 @@ use ample_protocol::{Description, Parameter};
 
 use crate::harness::crew::Reading;
 use crate::harness::failure::Failure;
+use crate::pass::Pass;
 
 /// A workload, as its file under `workloads/` defines it.
 pub struct Definition {
@@ -59,8 +60,8 @@ pub const MAX_THREADS: u32 = 4096;
 pub struct Settings {
     /// Workers at the same time.
     pub threads: u32,
-    /// Whether this is the untimed pass that checks every block.
-    pub canary: bool,
+    /// What the run is for.
+    pub pass: Pass,
     values: BTreeMap<&'static str, u64>,
 }
 
@@ -120,7 +121,7 @@ impl Definition {
         &self,
         threads: u32,
         test: bool,
-        canary: bool,
+        pass: Pass,
         assignments: &[String],
     ) -> Result<Settings, String> {
         let name = self.name;
@@ -144,7 +145,7 @@ impl Definition {
             })?;
             values.insert(knob.name, number);
         }
-        let settings = Settings { threads, canary, values };
+        let settings = Settings { threads, pass, values };
         (self.check)(&settings).map_err(|line| format!("{name}: {line}"))?;
         Ok(settings)
     }
@@ -192,7 +193,7 @@ mod tests {
 
     fn settings(threads: u32, test: bool, assignments: &[&str]) -> Result<Settings, String> {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
-        DEFINITION.settings(threads, test, false, &assignments)
+        DEFINITION.settings(threads, test, Pass::Timed, &assignments)
     }
 
     #[test]

@@ -6,6 +6,8 @@
 mod definition;
 mod harness;
 mod outcome;
+#[macro_use]
+mod pass;
 mod registry;
 mod workloads;
 
@@ -15,6 +17,8 @@ use std::process::ExitCode;
 use ample_protocol::Outcome;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+use pass::Pass;
 
 /// Runs one workload in this process and prints what it found out as one JSON line.
 #[derive(Parser)]
@@ -38,9 +42,9 @@ enum Command {
         /// Run the size for tests: a few milliseconds
         #[arg(long)]
         test: bool,
-        /// Check every block's place and content; its times mean nothing
-        #[arg(long)]
-        canary: bool,
+        /// What the run is for; only in the timed pass do its times mean anything
+        #[arg(long, value_enum, default_value = "timed")]
+        pass: Pass,
         /// Set a parameter
         #[arg(long = "set", value_name = "NAME=VALUE")]
         assignments: Vec<String>,
@@ -60,9 +64,9 @@ fn main() -> ExitCode {
             let lines = registry::WORKLOADS.iter().map(|workload| json(&workload.description()) + "\n");
             print(&lines.collect::<String>())
         }
-        Command::Run { name, threads, test, canary, assignments } => {
+        Command::Run { name, threads, test, pass, assignments } => {
             let found = registry::find(&name)
-                .and_then(|workload| Ok((workload, workload.settings(threads, test, canary, &assignments)?)));
+                .and_then(|workload| Ok((workload, workload.settings(threads, test, pass, &assignments)?)));
             match found {
                 Ok((workload, settings)) => report(&outcome::run(workload, &settings)),
                 Err(line) => usage(&line),

@@ -182,14 +182,14 @@ fn every_workload_does_what_its_definition_demands() {
 #[test]
 fn every_workload_passes_its_canary_pass_on_the_systems_malloc() {
     for name in NAMES.into_iter().filter(|&name| measurable(name, 2)) {
-        measured(&["run", name, "--test", "--canary", "--threads", "2"]);
+        measured(&["run", name, "--test", "--pass", "canary", "--threads", "2"]);
     }
     for distribution in ["distribution=1", "distribution=2", "distribution=3", "exchange=0"] {
-        measured(&["run", "producer-consumer", "--test", "--canary", "--set", distribution]);
+        measured(&["run", "producer-consumer", "--test", "--pass", "canary", "--set", distribution]);
     }
-    measured(&["run", "shbench", "--test", "--canary", "--set", "min=1024", "--set", "max=8192"]);
-    measured(&["run", "malloc-test", "--test", "--canary", "--set", "processes=2"]);
-    measured(&["run", "large-block", "--test", "--canary", "--set", "prealloc=1"]);
+    measured(&["run", "shbench", "--test", "--pass", "canary", "--set", "min=1024", "--set", "max=8192"]);
+    measured(&["run", "malloc-test", "--test", "--pass", "canary", "--set", "processes=2"]);
+    measured(&["run", "large-block", "--test", "--pass", "canary", "--set", "prealloc=1"]);
 }
 
 /// The allocators of the distribution that are installed.
@@ -207,12 +207,85 @@ fn installed_allocators() -> Vec<PathBuf> {
 fn every_workload_passes_its_canary_pass_on_every_allocator_installed() {
     for library in installed_allocators() {
         for name in NAMES.into_iter().filter(|&name| measurable(name, 2)) {
-            let mut command = command(&["run", name, "--test", "--canary", "--threads", "2"]);
+            let mut command = command(&["run", name, "--test", "--pass", "canary", "--threads", "2"]);
             command.env("LD_PRELOAD", &library);
             let (outcome, code) = outcome(command);
             assert!(matches!(outcome, Outcome::Measured(_)) && code == 0, "{library:?} {name}: {outcome:?}");
         }
     }
+}
+
+/// Why a pass has nothing to measure in a workload, where it has not.
+fn nothing_for(pass: &str, name: &str) -> Option<&'static str> {
+    match (pass, name) {
+        ("latency", "startup" | "os-primitives" | "false-sharing") => Some("no malloc or free"),
+        ("memory", "startup" | "os-primitives") => Some("allocates no block"),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_workload_does_the_same_work_in_every_pass() {
+    for name in NAMES.into_iter().filter(|&name| measurable(name, 2)) {
+        for pass in ["latency", "memory", "counters", "system-calls"] {
+            let arguments = ["run", name, "--test", "--threads", "2", "--pass", pass];
+            let (outcome, code) = outcome(command(&arguments));
+            match (outcome, nothing_for(pass, name)) {
+                (Outcome::Measured(found), None) => {
+                    let (operations, _) = demanded(name, 2, &found.parameters);
+                    assert_eq!(found.operations, operations, "{arguments:?}");
+                    assert_eq!(found.curve.is_empty(), pass != "memory", "{arguments:?}");
+                    assert!(found.counters.is_empty() || pass == "counters", "{arguments:?}");
+                    let timed =
+                        ["malloc_calls", "free_calls", "realloc_calls"].map(|key| found.extra.get(key));
+                    assert_eq!(timed.iter().any(Option::is_some), pass == "latency", "{arguments:?}");
+                }
+                (Outcome::NotMeasurable { reason }, Some(expected)) => assert!(reason.contains(expected)),
+                // Some machines count nothing.
+                (Outcome::NotMeasurable { reason }, None) if pass == "counters" => {
+                    assert!(reason.contains("perf_event_open"), "{reason}");
+                }
+                (other, _) => panic!("{arguments:?}: {other:?}"),
+            }
+            assert_eq!(code, 0, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn every_call_of_the_measured_part_is_timed_and_no_other() {
+    // What larson starts with, and frees at its end, is no part of it.
+    let found = measured(&["run", "larson", "--test", "--threads", "2", "--pass", "latency"]);
+    for function in ["malloc", "free"] {
+        assert_eq!(found.extra[&format!("{function}_calls")] as u64, found.operations);
+        let percentiles = ["p50", "p90", "p99", "p99_9", "p99_99", "max"]
+            .map(|percentile| found.extra[&format!("{function}_{percentile}_ns")]);
+        assert!(percentiles.is_sorted() && percentiles[0] > 0.0, "{percentiles:?}");
+    }
+    assert!(found.extra["timer_cost_ns"] > 0.0 && !found.extra.contains_key("realloc_calls"));
+    let found = measured(&["run", "realloc-growth", "--test", "--pass", "latency"]);
+    assert_eq!(found.extra["realloc_calls"] as u64, found.operations);
+    let processes = ["run", "malloc-test", "--test", "--pass", "latency", "--set", "processes=2"];
+    let (outcome, _) = outcome(command(&processes));
+    assert!(matches!(outcome, Outcome::NotMeasurable { .. }), "{outcome:?}");
+}
+
+#[test]
+fn memory_is_read_at_the_same_operations_and_live_bytes_in_every_run() {
+    let curve = || {
+        let found = measured(&["run", "larson", "--test", "--pass", "memory", "--set", "slots=5000"]);
+        assert!(found.extra["peak_rss_to_live"] > 1.0);
+        assert!(found.extra["peak_rss_minus_live_bytes"] < found.peak_rss_bytes as f64);
+        // 5000 mallocs to begin with, then 3 × 25 000 replacements of two calls each.
+        let (last, interval) = (5000 + 150_000, 1024);
+        let expected: Vec<u64> = (1..=last / interval).map(|index| index * interval).collect();
+        assert_eq!(found.curve.iter().map(|point| point.operations).collect::<Vec<_>>(), expected);
+        assert!(found.curve.iter().all(|point| point.rss_bytes > point.live_bytes));
+        let most = found.curve.iter().map(|point| point.live_bytes).max();
+        assert!(most <= found.peak_live_bytes, "{most:?}");
+        found.curve.into_iter().map(|point| point.live_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(curve(), curve());
 }
 
 #[test]
@@ -338,7 +411,7 @@ fn each_fault_of_an_allocator_is_found_and_named() {
         ("lost-content", "lost its content at byte 100"),
     ];
     for (fault, expected) in cases {
-        let reason = failed(on_faulty(fault, &["run", "threadtest", "--canary"]));
+        let reason = failed(on_faulty(fault, &["run", "threadtest", "--pass", "canary"]));
         assert!(reason.contains(expected), "{fault}: {reason}");
     }
 }

@@ -11,7 +11,7 @@ use crate::record::{Folder, Machine, Noise, Run, SCHEMA_VERSION, Sample, Workloa
 use crate::report::{self, Summary};
 use crate::run::{
     Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, NOISE_RULE, Plan, Preset, ProcessExecutor, Program,
-    Progress, QUICK_PRESET, Request, SeedArguments, Stopping, inherited_environment, preset, probe,
+    Progress, QUICK_PRESET, Request, SeedArguments, Stopping, inherited_environment, passes, preset, probe,
 };
 
 /// Measures, prints the comparison, and writes the report.
@@ -47,15 +47,20 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
 
     let mut record = record(arguments, preset, &program, &plan, &chosen, machine, stopping);
     folder.write_json("run.json", &record)?;
+    let progress = Progress::start(stopping);
     let campaign = Campaign {
         plan: &plan,
         allocators: &chosen,
         program: &program.path,
         stopping,
         timeout: arguments.timeout,
-        progress: &Progress::start(stopping),
+        progress: &progress,
     };
-    let conclusion = campaign.run(probes, &mut executor, &mut |sample| folder.append(sample))?;
+    let mut keep = |sample: &Sample| folder.append(sample);
+    let conclusion = campaign.run(probes, &mut executor, &mut keep)?;
+    let measures = passes(arguments.measures.as_deref().unwrap_or(preset.measures));
+    let again = Campaign { progress: &Progress::start(stopping), ..campaign };
+    let conclusion = again.measure(&measures, conclusion, &mut executor, &mut keep)?;
 
     record.ended = Some(timestamp());
     record.noise_at_end = Some(Noise::read());

@@ -20,6 +20,35 @@ pub enum Pass {
     Calibration,
     /// A run whose figures count.
     Timed,
+    /// A run at full work that times every call of the malloc family.
+    Latency,
+    /// A run at full work that reads memory at fixed numbers of operations.
+    Memory,
+    /// A run at full work that reads the processor's counters.
+    Counters,
+    /// A run at full work, under trace: its system calls are counted.
+    SystemCalls,
+}
+
+impl Pass {
+    /// Its name, on the command line of the workloads too, where it has one there.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Canary => "canary",
+            Self::Calibration => "calibration",
+            Self::Timed => "timed",
+            Self::Latency => "latency",
+            Self::Memory => "memory",
+            Self::Counters => "counters",
+            Self::SystemCalls => "system-calls",
+        }
+    }
+
+    /// Whether the workload does all its work; otherwise, as little as its tests do.
+    pub fn is_at_full_work(self) -> bool {
+        !matches!(self, Self::Probe | Self::Canary)
+    }
 }
 
 /// What may be said of one process.
@@ -104,6 +133,9 @@ pub struct Sample {
     pub elapsed_ns: u64,
     /// The kernel's account of the process; none if it did not start.
     pub usage: Option<Usage>,
+    /// System calls in the measured part, by name; only in their pass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub system_calls: BTreeMap<String, u64>,
     /// What may be said of it.
     pub result: Judgement,
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::charges::ChargeTable;
 use super::comparison::Comparison;
 use super::leak::Leaks;
+use super::measured::{Block, blocks};
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
 use super::{plots, svg, units};
@@ -40,6 +41,7 @@ struct Section<'a> {
     plots: Vec<Plot>,
     rows: Vec<Line>,
     floors: Vec<Noise>,
+    measures: Vec<Block>,
 }
 
 /// heap-leak's page faults and their prediction, as text.
@@ -62,9 +64,9 @@ struct Noise {
 
 /// A drawing, and what it shows.
 #[derive(Serialize)]
-struct Plot {
-    title: String,
-    svg: String,
+pub(super) struct Plot {
+    pub(super) title: String,
+    pub(super) svg: String,
 }
 
 /// A line of a table: one allocator, in one row or over all.
@@ -117,7 +119,12 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
             let title = format!("Every run on {} threads: two modes, or more", row.threads);
             plots.extend(svg.map(|svg| Plot { title, svg }));
         }
-        sections.push(Section { about, plots, rows: lines(summary, &rows), floors: floors(&rows) });
+        let measures = blocks(&summary.measures, name)?;
+        for block in &measures {
+            keep(&format!("{name}-memory-over-operations"), block.plot.as_ref().map(|plot| &plot.svg))?;
+        }
+        let (rows, floors) = (lines(summary, &rows), floors(&rows));
+        sections.push(Section { about, plots, rows, floors, measures });
     }
     let page = render(summary, run, trade_off, &sections)?;
     folder.write("report.html", &page)
@@ -263,20 +270,28 @@ fn quote(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::allocators::{Allocator, Limit};
-    use crate::record::{Machine, Noise, SCHEMA_VERSION};
-    use crate::run::testing::conclude;
+    use crate::record::{Machine, Noise, Pass, SCHEMA_VERSION};
+    use crate::run::testing::conclude_with;
 
     fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
-        page_of(names.iter().map(|name| Allocator::fake(name)).collect(), "larson", failing)
+        page_of(&[], names.iter().map(|name| Allocator::fake(name)).collect(), "larson", failing)
     }
 
     /// The page of a run of larson that calls itself `workload`.
-    fn page_of(allocators: Vec<Allocator>, workload: &str, failing: &str) -> (tempfile::TempDir, String) {
-        let (mut plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, measurement| {
-            measurement.extra = [("page_fault_ns".into(), 512.25)].into();
-            let bad = asked.allocator == failing;
-            bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
-        });
+    fn page_of(
+        measures: &[Pass],
+        allocators: Vec<Allocator>,
+        workload: &str,
+        failing: &str,
+    ) -> (tempfile::TempDir, String) {
+        let (mut plan, conclusion) =
+            conclude_with(measures, &allocators, 10, usize::MAX, |asked, measurement| {
+                if asked.pass.is_empty() {
+                    measurement.extra = [("page_fault_ns".into(), 512.25)].into();
+                }
+                let bad = asked.allocator == failing;
+                bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
+            });
         plan.entries[0].description.name = workload.into();
         let summary = Summary::new(&conclusion, &plan, &allocators, 1);
         let run = Run {
@@ -337,7 +352,7 @@ mod tests {
     fn a_limit_is_marked_in_tables_dashed_in_curves_and_not_in_the_trade_off() {
         let floor = Allocator::fake_limit("floor", Limit::AnySize);
         let allocators = vec![Allocator::fake("ample"), Allocator::fake("glibc"), floor];
-        let (folder, page) = page_of(allocators, "larson", "");
+        let (folder, page) = page_of(&[], allocators, "larson", "");
         assert!(page.contains("</span>floor (limit)</td>"), "rows");
         assert!(page.contains(r#"<td class="left">limit, in no mean</td>"#), "means");
         assert!(page.contains("operations per second; dashed: a limit"), "titles");
@@ -352,10 +367,30 @@ mod tests {
     #[test]
     fn what_the_system_charges_is_told_where_it_was_measured() {
         let glibc = || vec![Allocator::fake("glibc")];
-        let (_folder, page) = page_of(glibc(), "os-primitives", "");
+        let (_folder, page) = page_of(&[], glibc(), "os-primitives", "");
         assert!(page.contains("What the system charges"), "{page}");
         assert!(page.contains(r#"<td class="left">page fault</td><td>512</td><td>512</td>"#), "{page}");
-        assert!(!page_of(glibc(), "larson", "").1.contains("What the system charges"));
+        assert!(!page_of(&[], glibc(), "larson", "").1.contains("What the system charges"));
+    }
+
+    #[test]
+    fn what_was_measured_in_runs_of_its_own_has_tables_behind_its_plot() {
+        let passes = [Pass::Latency, Pass::Memory, Pass::Counters, Pass::SystemCalls];
+        let (folder, page) =
+            page_of(&passes, vec![Allocator::fake("ample"), Allocator::fake("glibc")], "larson", "");
+        assert_eq!(page.matches("<svg ").count(), 4);
+        for text in [
+            "Latency of single calls",
+            "Percentiles are medians over 3 runs",
+            "<th>malloc p99.9</th>",
+            "Memory over operations beside live bytes, on 2 threads",
+            "live bytes</td>",
+            "<th>in all</th><th>per 1000</th><th>mmap</th><th>futex</th>",
+            "<th>cycles</th>",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(folder.path().join("out/plots/larson-memory-over-operations.svg").exists());
     }
 
     #[test]

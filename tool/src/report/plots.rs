@@ -20,20 +20,20 @@ use super::{svg, units};
 use crate::stats::{Estimate, Metric};
 
 /// Sizes in pixels, chosen so that text can still be read when a phone scales the picture down.
-const CURVES: (u32, u32) = (560, 360);
+pub(super) const CURVES: (u32, u32) = (560, 360);
 const TRADE_OFF: (u32, u32) = (580, 460);
 /// Room for the labels of its axes: on the left, and below.
 const TRADE_OFF_AXES: (u32, u32) = (78, 54);
 const FONT: u32 = 18;
 /// Room for the labels at the ends of the curves.
-const LABELS: u32 = 144;
+pub(super) const LABELS: u32 = 144;
 /// Length of a dash of a limit's line, and of the gap behind it.
 const DASH: (u32, u32) = (7, 5);
 /// Highest over lowest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 12.0;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 /// One allocator's points: position on the x axis, and the estimate.
 struct Series<'a> {
@@ -146,7 +146,7 @@ fn draw_curves(
 }
 
 /// Names in a column on the right of curves, each with a line to what it names.
-fn draw_names(area: &Area<'_>, labels: Vec<Label>) -> Result<()> {
+pub(super) fn draw_names(area: &Area<'_>, labels: Vec<Label>) -> Result<()> {
     let column = (CURVES.0 - LABELS) as i32 + 2;
     for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 60) {
         let leader = vec![(label.at.0 + 4, label.at.1), (column - 2, y)];
@@ -326,7 +326,7 @@ fn draw_markers(
     result.map_err(failed)
 }
 
-fn line(look: Look) -> ShapeStyle {
+pub(super) fn line(look: Look) -> ShapeStyle {
     stand_in(look.colour).stroke_width(look.width)
 }
 
@@ -334,7 +334,7 @@ fn thin(look: Look) -> ShapeStyle {
     stand_in(look.colour).mix(0.7).stroke_width(1)
 }
 
-fn text(colour: usize) -> TextStyle<'static> {
+pub(super) fn text(colour: usize) -> TextStyle<'static> {
     ("sans-serif", FONT).into_font().color(&stand_in(colour))
 }
 
@@ -345,6 +345,6 @@ fn name_style(look: Look) -> TextStyle<'static> {
     font.color(&stand_in(look.colour)).pos(Pos::new(HPos::Left, VPos::Center))
 }
 
-fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw a plot: {error}")
 }

@@ -42,6 +42,8 @@ impl<'a> Samples<'a> {
                 Pass::Canary => canaries.entry((allocator, workload)).or_default().push(sample),
                 // No part of the comparison: see `super::leak`.
                 Pass::Calibration => {}
+                // They have tables of their own.
+                Pass::Latency | Pass::Memory | Pass::Counters | Pass::SystemCalls => {}
                 Pass::Timed => by_row.entry((allocator, workload, sample.threads)).or_default().push(sample),
             }
         }

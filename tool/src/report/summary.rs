@@ -7,6 +7,7 @@ use super::charges::{self, Charge};
 use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
 use super::leak::Leaks;
+use super::measures::Measures;
 use super::series::{Samples, Series};
 use super::verdict;
 use crate::allocators::{Allocator, BASELINE, TWIN};
@@ -39,6 +40,8 @@ pub struct Summary {
     pub charges: Vec<Charge>,
     /// heap-leak's page faults and their prediction; none where it has no number.
     pub heap_leak: Option<Leaks>,
+    /// What was measured in runs of its own.
+    pub measures: Measures,
 }
 
 /// An allocator over all rows.
@@ -194,6 +197,7 @@ impl Summary {
             gaps: gaps.merged(),
             charges: charges::of(conclusion, plan),
             heap_leak: Leaks::find(conclusion, plan, allocators, &samples),
+            measures: Measures::new(&conclusion.samples, plan, allocators),
         };
         summary.verdict = verdict::sentence(&summary);
         summary

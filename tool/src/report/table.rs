@@ -81,6 +81,9 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     if let Some(leaks) = &summary.heap_leak {
         text.push_str(&format!("\n{}", leaks.text()));
     }
+    for failure in summary.measures.failures() {
+        text.push_str(&format!("{failure}\n"));
+    }
     text
 }
 

@@ -34,6 +34,18 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
+/// A number: `12.3 k`.
+pub fn count(number: f64) -> String {
+    let (value, unit) = scale(number, 1000.0, &["", "k", "M", "G", "T"]);
+    format!("{} {unit}", significant(value)).trim_end().to_owned()
+}
+
+/// A time: `12.3 µs`.
+pub fn nanoseconds(time: f64) -> String {
+    let (value, unit) = scale(time, 1000.0, &["ns", "µs", "ms", "s"]);
+    format!("{} {unit}", trim(&significant(value)))
+}
+
 /// A ratio: `1.31×`.
 pub fn multiple(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{}×", significant(ratio)) } else { format!("{ratio:.2}×") }
@@ -67,6 +79,8 @@ mod tests {
         assert_eq!(rate(12_345_678.0), "12.3 M/s");
         assert_eq!(rate(5.0), "5.00 /s");
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");
+        assert_eq!((count(999.0).as_str(), count(12_345.0).as_str()), ("999", "12.3 k"));
+        assert_eq!((nanoseconds(30.0).as_str(), nanoseconds(1_234.0).as_str()), ("30 ns", "1.23 µs"));
         assert_eq!((multiple(1.3149).as_str(), multiple(123.4).as_str()), ("1.31×", "123×"));
     }
 }

@@ -37,6 +37,8 @@ pub struct Conclusion {
     pub block_log: Vec<BlockLog>,
     /// Whether the user ended it early.
     pub interrupted: bool,
+    /// Pairs of allocator, by index, and row that yielded no number.
+    pub(super) out: BTreeSet<(usize, Row)>,
 }
 
 /// A run of all rows under all allocators.
@@ -56,16 +58,16 @@ pub struct Campaign<'a> {
 }
 
 /// The state of a run.
-struct Session<'a> {
-    campaign: &'a Campaign<'a>,
-    executor: &'a mut dyn Executor,
-    keep: &'a mut dyn FnMut(&Sample) -> Result<()>,
-    samples: Vec<Sample>,
-    block_log: Vec<BlockLog>,
+pub(super) struct Session<'a> {
+    pub(super) campaign: &'a Campaign<'a>,
+    pub(super) executor: &'a mut dyn Executor,
+    pub(super) keep: &'a mut dyn FnMut(&Sample) -> Result<()>,
+    pub(super) samples: Vec<Sample>,
+    pub(super) block_log: Vec<BlockLog>,
     /// The allocators, and the baseline's twin behind them.
-    participants: Vec<Allocator>,
+    pub(super) participants: Vec<Allocator>,
     /// Pairs of allocator and row that yielded no number: they are not run again.
-    out: BTreeSet<(usize, Row)>,
+    pub(super) out: BTreeSet<(usize, Row)>,
 }
 
 impl Campaign<'_> {
@@ -95,8 +97,8 @@ impl Campaign<'_> {
         let blocks = session.run();
         self.progress.finish();
         let (blocks, interrupted) = blocks?;
-        let Session { samples, block_log, .. } = session;
-        Ok(Conclusion { samples, blocks, block_log, interrupted })
+        let Session { samples, block_log, out, .. } = session;
+        Ok(Conclusion { samples, blocks, block_log, interrupted, out })
     }
 }
 
@@ -239,7 +241,7 @@ impl Session<'_> {
     }
 
     /// Takes one sample and keeps it. None if interrupted.
-    fn sample(
+    pub(super) fn sample(
         &mut self,
         entry: &Entry,
         pass: Pass,

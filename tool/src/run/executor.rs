@@ -49,10 +49,22 @@ pub struct Ended {
     pub usage: Option<Usage>,
 }
 
+/// A process that was traced.
+#[derive(Debug, Clone)]
+pub struct Traced {
+    /// What is left of it.
+    pub ended: Ended,
+    /// Its system calls and those of its descendants by name, in the part that it marked as measured. None
+    /// without any such part; an error where this machine does not permit tracing.
+    pub system_calls: Result<Option<BTreeMap<String, u64>>, String>,
+}
+
 /// Runs processes, one at a time.
 pub trait Executor {
     /// Runs one process to its end.
     fn execute(&mut self, invocation: &Invocation) -> Ended;
+    /// Runs one process to its end, and counts its system calls.
+    fn trace(&mut self, invocation: &Invocation) -> Traced;
     /// Whether the tool was asked to stop.
     fn is_interrupted(&self) -> bool;
     /// What disturbs this machine: counters that only grow.

@@ -9,6 +9,7 @@ mod costs;
 mod disturbance;
 mod executor;
 mod interrupt;
+mod measures;
 mod plan;
 mod planted;
 mod precision;
@@ -21,6 +22,7 @@ mod shot;
 mod stopping;
 #[cfg(test)]
 pub mod testing;
+mod trace;
 mod verify;
 
 pub use calibration::{FAULTS, Shape, predictions};
@@ -28,6 +30,7 @@ pub use campaign::{Campaign, Conclusion};
 pub use costs::{Cost, costs};
 pub use disturbance::RULE as NOISE_RULE;
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
+pub use measures::{Measure, passes};
 pub use plan::{Plan, Request};
 pub use planted::{MARK as PLANTED_MARK, Planted};
 pub use presets::{DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, find as preset};

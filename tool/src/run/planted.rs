@@ -2,7 +2,7 @@
 
 use ample_protocol::Outcome;
 
-use super::executor::{Ended, Executor, Invocation};
+use super::executor::{Ended, Executor, Invocation, Traced};
 use crate::record::Noise;
 
 /// An environment variable that marks the processes which do more work. It never reaches them.
@@ -32,6 +32,10 @@ impl Executor for Planted<'_> {
             ended.stdout = stdout;
         }
         ended
+    }
+
+    fn trace(&mut self, invocation: &Invocation) -> Traced {
+        self.inner.trace(invocation)
     }
 
     fn is_interrupted(&self) -> bool {
@@ -89,6 +93,10 @@ mod tests {
             result.wall_ns = count * 1000;
             let line = serde_json::to_string(&Outcome::Measured(Box::new(result))).expect("encoded");
             ended(End::Exited(0), &line)
+        }
+
+        fn trace(&mut self, invocation: &Invocation) -> Traced {
+            Traced { ended: self.execute(invocation), system_calls: Ok(None) }
         }
 
         fn is_interrupted(&self) -> bool {

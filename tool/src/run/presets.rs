@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::measures::Measure;
 use crate::error::{UsageError, unknown};
 
 /// How much work a run does.
@@ -76,6 +77,8 @@ pub struct Preset {
     pub blocks: Option<usize>,
     /// Allocators that take part beside those that are found: variants, and limits.
     pub arms: &'static [&'static str],
+    /// What is measured in runs of its own, after the blocks.
+    pub measures: &'static [Measure],
 }
 
 /// The preset of a run that asks for none.
@@ -94,6 +97,7 @@ const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64)
         budget: Duration::from_secs(budget_seconds),
         blocks: None,
         arms: &[],
+        measures: &[],
     }
 }
 
@@ -113,6 +117,7 @@ pub const PRESETS: &[Preset] = &[
         others_too: true,
         blocks: Some(20),
         arms: LIMITS,
+        measures: &[Measure::All],
         ..preset("full", COMMON, 180 * MINUTE)
     },
     Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },

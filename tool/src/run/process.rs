@@ -1,4 +1,5 @@
-//! Runs one process in a process group of its own, with a time limit, and without a thread beside it.
+//! Runs one process in a process group of its own, with a time limit, and without a thread beside it;
+//! under trace, with one that follows it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,13 +9,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::Interrupt;
-use super::executor::{End, Ended, Executor, Invocation};
+use super::executor::{End, Ended, Executor, Invocation, Traced};
+use super::{Interrupt, trace};
 use crate::record::{Noise, Usage};
 
 /// Bytes kept of each output stream; what comes after is read and dropped.
@@ -62,8 +65,9 @@ impl ProcessExecutor {
         Self { interrupt, inherited: inherited_environment() }
     }
 
-    fn run(&self, invocation: &Invocation, started: Instant) -> io::Result<Ended> {
-        let mut child = Command::new(&invocation.program)
+    fn command(&self, invocation: &Invocation) -> Command {
+        let mut command = Command::new(&invocation.program);
+        command
             .args(&invocation.arguments)
             .env_clear()
             .envs(&self.inherited)
@@ -72,12 +76,18 @@ impl ProcessExecutor {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        command
+    }
+
+    fn run(&self, invocation: &Invocation, started: Instant) -> io::Result<Ended> {
+        let mut child = self.command(invocation).spawn()?;
         let pid = Pid::from_child(&child);
         let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
         let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
-        let watched = self.watch(pid, started + invocation.timeout, &mut stdout, &mut stderr);
+        let watched = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(io::Error::from)
+            .and_then(|process| self.watch(&process, started + invocation.timeout, &mut stdout, &mut stderr));
         // The leader is a zombie or about to be one, so its number still names this very group.
         // An error here means that the group is already gone.
         let _ = kill_process_group(pid, Signal::KILL);
@@ -88,15 +98,57 @@ impl ProcessExecutor {
         Ok(Ended { end, stdout: stdout.text(), stderr: stderr.text(), elapsed, usage: Some(usage) })
     }
 
+    /// A thread of its own starts the process and follows it, as the system demands it of a tracer; this
+    /// one reads and watches the time.
+    fn run_traced(&self, invocation: &Invocation, started: Instant) -> io::Result<Traced> {
+        let mut command = self.command(invocation);
+        let (send, started_child) = mpsc::sync_channel(1);
+        thread::scope(|scope| {
+            let tracer = scope.spawn(move || {
+                let mut child = trace::start(&mut command)?;
+                let process = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                    Ok(process) => process,
+                    Err(error) => {
+                        child.kill()?;
+                        child.wait()?;
+                        return Err(error.into());
+                    }
+                };
+                let streams =
+                    [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+                // The other thread waits for nothing else.
+                drop(send.send((process, streams)));
+                trace::follow(child)
+            });
+            let watched = started_child.recv().ok().map(|(process, streams)| {
+                let [mut stdout, mut stderr] = streams.map(Stream::new);
+                let deadline = started + invocation.timeout;
+                let watched = self.watch(&process, deadline, &mut stdout, &mut stderr);
+                // An error here means that it is already gone; its end takes all its descendants with it.
+                let _ = pidfd_send_signal(&process, Signal::KILL);
+                (watched, stdout, stderr)
+            });
+            let trace = tracer.join().map_err(|_| io::Error::other("the tracer panicked"))??;
+            let elapsed = started.elapsed();
+            let Some((watched, mut stdout, mut stderr)) = watched else {
+                return Err(io::Error::other("the tracer did not say what it started"));
+            };
+            drain(&mut stdout, &mut stderr)?;
+            let end = watched?.unwrap_or_else(|| decode(trace.status));
+            let (stdout, stderr) = (stdout.text(), stderr.text());
+            let ended = Ended { end, stdout, stderr, elapsed, usage: Some(account(&trace.usage)) };
+            Ok(Traced { ended, system_calls: Ok(trace.calls) })
+        })
+    }
+
     /// Reads both streams until the process ends (none), the time is over, or the tool must stop.
     fn watch(
         &self,
-        pid: Pid,
+        process: &OwnedFd,
         deadline: Instant,
         stdout: &mut Stream,
         stderr: &mut Stream,
     ) -> io::Result<Option<End>> {
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -117,12 +169,14 @@ impl ProcessExecutor {
 impl Executor for ProcessExecutor {
     fn execute(&mut self, invocation: &Invocation) -> Ended {
         let started = Instant::now();
-        self.run(invocation, started).unwrap_or_else(|error| Ended {
-            end: End::NotStarted(format!("cannot run {}: {error}", invocation.program.display())),
-            stdout: String::new(),
-            stderr: String::new(),
-            elapsed: started.elapsed(),
-            usage: None,
+        self.run(invocation, started).unwrap_or_else(|error| not_started(invocation, started, &error))
+    }
+
+    fn trace(&mut self, invocation: &Invocation) -> Traced {
+        let started = Instant::now();
+        self.run_traced(invocation, started).unwrap_or_else(|error| Traced {
+            ended: not_started(invocation, started, &error),
+            system_calls: untraceable(&error).map_or(Ok(None), Err),
         })
     }
 
@@ -133,6 +187,24 @@ impl Executor for ProcessExecutor {
     fn noise(&self) -> Noise {
         Noise::read()
     }
+}
+
+fn not_started(invocation: &Invocation, started: Instant, error: &io::Error) -> Ended {
+    Ended {
+        end: End::NotStarted(format!("cannot run {}: {error}", invocation.program.display())),
+        stdout: String::new(),
+        stderr: String::new(),
+        elapsed: started.elapsed(),
+        usage: None,
+    }
+}
+
+/// The reason why this machine lets no process be traced, if that is what the error means. A program that
+/// may not be executed would have failed before.
+fn untraceable(error: &io::Error) -> Option<String> {
+    let refused = [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EIO];
+    let code = error.raw_os_error().filter(|code| refused.contains(code));
+    code.map(|_| format!("processes may not be traced here (ptrace: {error})"))
 }
 
 /// One output stream of a process.
@@ -228,9 +300,13 @@ fn reap(child: Child) -> io::Result<(i32, Usage)> {
     }
     // SAFETY: zeroed is a valid rusage, a plain struct of integers; the call has filled it in.
     let usage = unsafe { usage.assume_init() };
+    Ok((status, account(&usage)))
+}
+
+fn account(usage: &libc::rusage) -> Usage {
     let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
     let nanoseconds = |time: libc::timeval| count(time.tv_sec) * 1_000_000_000 + count(time.tv_usec) * 1000;
-    let usage = Usage {
+    Usage {
         user_ns: nanoseconds(usage.ru_utime),
         kernel_ns: nanoseconds(usage.ru_stime),
         max_rss_bytes: count(usage.ru_maxrss) * 1024,
@@ -238,8 +314,7 @@ fn reap(child: Child) -> io::Result<(i32, Usage)> {
         major_faults: count(usage.ru_majflt),
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
-    };
-    Ok((status, usage))
+    }
 }
 
 fn decode(status: i32) -> End {
@@ -272,6 +347,37 @@ mod tests {
         assert_eq!(ended.end, End::Exited(3));
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("hello\n", "wrong\n"));
         assert!(ended.usage.expect("an account").max_rss_bytes > 0);
+    }
+
+    fn traced(script: &str, timeout: Duration) -> Traced {
+        let mut executor = ProcessExecutor::new(Interrupt::install().expect("signals"));
+        executor.trace(&Invocation {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: BTreeMap::new(),
+            timeout,
+        })
+    }
+
+    #[test]
+    fn a_traced_process_ends_as_others_do() {
+        let Traced { ended, system_calls } = traced("echo out; echo wrong >&2; exit 3", LONG);
+        assert_eq!((ended.end, system_calls), (End::Exited(3), Ok(None)));
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("out\n", "wrong\n"));
+        let hung = traced("sleep 1000 & sleep 1000", Duration::from_millis(50)).ended;
+        assert_eq!(hung.end, End::TimedOut);
+        assert!(hung.elapsed < Duration::from_secs(10));
+        let left_behind = traced("sleep 1000 & echo done", LONG).ended;
+        assert_eq!((left_behind.end, left_behind.stdout.as_str()), (End::Exited(0), "done\n"));
+        assert!(left_behind.elapsed < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_machine_that_forbids_tracing_is_told_from_a_program_that_is_missing() {
+        let refused = untraceable(&io::Error::from_raw_os_error(libc::EPERM));
+        let expected = "processes may not be traced here (ptrace: Operation not permitted (os error 1))";
+        assert_eq!(refused.as_deref(), Some(expected));
+        assert_eq!(untraceable(&io::Error::from_raw_os_error(libc::ENOENT)), None);
     }
 
     #[test]

@@ -55,6 +55,11 @@ impl Progress {
         self.bar.set_message(format!("{part}block {}, sample {}/{total}{left}: {what}", block + 1, done + 1));
     }
 
+    /// The measures after the timed pass: this one of so many.
+    pub fn measure(&self, done: usize, total: usize, what: &str) {
+        self.bar.set_message(format!("{}measuring {}/{total}: {what}", self.part, done + 1));
+    }
+
     /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Program;
-use super::executor::{Ended, Executor, Invocation};
+use super::executor::{Ended, Executor, Invocation, Traced};
 use super::plan::Entry;
 use super::verify::{self, Expected};
 use crate::allocators::{Allocator, Limit};
@@ -48,15 +48,28 @@ impl Shot<'_> {
             return Some(self.sample(timestamp(), None, Judgement::NotMeasurable { reason }));
         }
         let started = timestamp();
-        let ended = executor.execute(&self.invocation());
+        let invocation = self.invocation();
+        let Traced { ended, system_calls } = match self.pass {
+            Pass::SystemCalls => executor.trace(&invocation),
+            _ => Traced { ended: executor.execute(&invocation), system_calls: Ok(None) },
+        };
         let expected = Expected {
             allocator: self.allocator,
             workload: &self.entry.description.name,
             threads: self.threads,
             pass: self.pass,
         };
-        let result = verify::judge(&ended, &expected)?;
-        Some(self.sample(started, Some(&ended), result))
+        let judged = verify::judge(&ended, &expected)?;
+        let (result, system_calls) = match (judged, system_calls) {
+            (Judgement::Measured(_), Ok(None)) if self.pass == Pass::SystemCalls => {
+                let reason = "the workload did not mark its measured part".to_owned();
+                (Judgement::Failed { reason }, BTreeMap::new())
+            }
+            (judged @ Judgement::Measured(_), Ok(system_calls)) => (judged, system_calls.unwrap_or_default()),
+            (_, Err(reason)) => (Judgement::NotMeasurable { reason }, BTreeMap::new()),
+            (judged, Ok(_)) => (judged, BTreeMap::new()),
+        };
+        Some(Sample { system_calls, ..self.sample(started, Some(&ended), result) })
     }
 
     /// The record of it; without a process, none was started.
@@ -76,6 +89,7 @@ impl Shot<'_> {
             started,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
             usage: ended.and_then(|ended| ended.usage),
+            system_calls: BTreeMap::new(),
             result,
         }
     }
@@ -83,27 +97,22 @@ impl Shot<'_> {
     /// Bytes of each block, where the workload has a parameter for it.
     fn block_size(&self) -> Option<f64> {
         let parameter = self.entry.description.parameters.iter().find(|parameter| parameter.name == SIZE)?;
-        let unset = if self.pass == Pass::Timed { parameter.default } else { parameter.test };
+        let unset = if self.pass.is_at_full_work() { parameter.default } else { parameter.test };
         Some(self.settings().get(SIZE).copied().unwrap_or(unset))
     }
 
-    /// Whether it runs at test size.
-    fn is_small(&self) -> bool {
-        matches!(self.pass, Pass::Probe | Pass::Canary)
-    }
-
     fn settings(&self) -> &BTreeMap<String, f64> {
-        if self.is_small() { &self.entry.fixed } else { &self.entry.settings }
+        if self.pass.is_at_full_work() { &self.entry.settings } else { &self.entry.fixed }
     }
 
     fn invocation(&self) -> Invocation {
         let mut arguments = vec!["run".to_owned(), self.entry.description.name.clone()];
         arguments.extend(["--threads".to_owned(), self.threads.to_string()]);
-        if self.is_small() {
+        if !self.pass.is_at_full_work() {
             arguments.push("--test".into());
         }
-        if self.pass == Pass::Canary {
-            arguments.push("--canary".into());
+        if !matches!(self.pass, Pass::Probe | Pass::Calibration | Pass::Timed) {
+            arguments.extend(["--pass".to_owned(), self.pass.name().to_owned()]);
         }
         for (key, value) in self.settings() {
             arguments.extend(["--set".to_owned(), format!("{key}={value}")]);

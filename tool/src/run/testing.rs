@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use ample_protocol::{Description, Measurement, Outcome, Parameter, ServedBy};
+use ample_protocol::{CurvePoint, Description, Measurement, Outcome, Parameter, ServedBy};
 
-use super::executor::{End, Ended, Executor, Invocation};
+use super::executor::{End, Ended, Executor, Invocation, Traced};
 use super::presets::{QUICK, find};
 use super::{Campaign, Conclusion, Plan, Progress, Request, Stopping};
 use crate::allocators::Allocator;
-use crate::record::Noise;
+use crate::record::{Noise, Pass};
 
 /// A process that ended so, with this output.
 pub fn ended(end: End, stdout: &str) -> Ended {
@@ -49,6 +49,8 @@ pub fn measurement(allocator: &Allocator, workload: &str, threads: u32, operatio
             .map(|symbol| ServedBy { symbol: symbol.into(), path: path.clone(), build_id: None })
             .to_vec(),
         extra: BTreeMap::new(),
+        counters: BTreeMap::new(),
+        curve: Vec::new(),
     }
 }
 
@@ -92,6 +94,8 @@ pub struct Asked<'a> {
     pub canary: bool,
     /// Parameters set.
     pub settings: BTreeMap<String, f64>,
+    /// What the process is for, as on the command line; nothing for a timed pass or a probe.
+    pub pass: &'a str,
 }
 
 /// Changes an answer, or replaces it.
@@ -138,18 +142,44 @@ impl Executor for MockExecutor<'_> {
             .expect("a known library");
         let arguments = &invocation.arguments;
         let threads = arguments[3].parse().expect("a thread count");
-        let asked = Asked {
-            allocator: &allocator.name,
-            workload: &arguments[1],
-            threads,
-            canary: arguments.iter().any(|argument| argument == "--canary"),
-            settings: arguments.iter().filter_map(|argument| setting(argument)).collect(),
-        };
-        let mut measurement = measurement(allocator, &arguments[1], threads, 1000);
+        let pass = arguments.iter().skip_while(|argument| *argument != "--pass").nth(1);
+        let pass = pass.map_or("", String::as_str);
+        let (workload, canary) = (arguments[1].as_str(), pass == "canary");
+        let settings = arguments.iter().filter_map(|argument| setting(argument)).collect();
+        let asked = Asked { allocator: &allocator.name, workload, threads, canary, settings, pass };
+        let mut measurement = measurement(allocator, workload, threads, 1000);
+        match pass {
+            "latency" => {
+                for function in ["malloc", "free"] {
+                    let figures = ["p50", "p90", "p99", "p99_9", "p99_99", "max"]
+                        .into_iter()
+                        .zip([20, 30, 90, 400, 900, 5000]);
+                    let figures =
+                        figures.map(|(name, value)| (format!("{function}_{name}_ns"), f64::from(value)));
+                    measurement.extra.extend(figures.chain([(format!("{function}_calls"), 1000.0)]));
+                }
+                measurement.extra.insert("timer_cost_ns".into(), 20.0);
+            }
+            "memory" => {
+                let point = |index: u64| CurvePoint {
+                    operations: 100 * index,
+                    live_bytes: index << 20,
+                    rss_bytes: index << 21,
+                };
+                measurement.curve = (1..=20).map(point).collect();
+            }
+            "counters" => measurement.counters.extend([("cycles".to_owned(), 5e6)]),
+            _ => {}
+        }
         (self.deviate)(&asked, &mut measurement).unwrap_or_else(|| {
             let outcome = Outcome::Measured(Box::new(measurement));
             ended(End::Exited(0), &serde_json::to_string(&outcome).expect("encoded"))
         })
+    }
+
+    fn trace(&mut self, invocation: &Invocation) -> Traced {
+        let calls = BTreeMap::from([("mmap".to_owned(), 30), ("futex".to_owned(), 7)]);
+        Traced { ended: self.execute(invocation), system_calls: Ok(Some(calls)) }
     }
 
     fn is_interrupted(&self) -> bool {
@@ -175,6 +205,17 @@ pub fn conclude(
     allocators: &[Allocator],
     blocks: usize,
     interrupt_after: usize,
+    deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
+) -> (Plan, Conclusion) {
+    conclude_with(&[], allocators, blocks, interrupt_after, deviate)
+}
+
+/// The same, and then these measures.
+pub fn conclude_with(
+    measures: &[Pass],
+    allocators: &[Allocator],
+    blocks: usize,
+    interrupt_after: usize,
     mut deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
 ) -> (Plan, Conclusion) {
     let workloads = ["larson".to_owned()];
@@ -191,15 +232,15 @@ pub fn conclude(
         deviate(asked, measurement).map(|output| ended(End::Exited(1), &output))
     });
     executor.interrupt_after = interrupt_after;
-    let conclusion = Campaign {
+    let campaign = Campaign {
         plan: &plan,
         allocators,
         program: "/fake/program".as_ref(),
         stopping,
         timeout: Duration::from_secs(1),
         progress: &Progress::start(stopping),
-    }
-    .run(Vec::new(), &mut executor, &mut |_| Ok(()))
-    .expect("concluded");
-    (plan, conclusion)
+    };
+    let conclusion = campaign.run(Vec::new(), &mut executor, &mut |_| Ok(())).expect("concluded");
+    let conclusion = campaign.measure(measures, conclusion, &mut executor, &mut |_| Ok(()));
+    (plan, conclusion.expect("concluded"))
 }

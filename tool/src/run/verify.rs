@@ -104,10 +104,14 @@ fn check(measurement: &Measurement, expected: &Expected<'_>) -> Result<(), Strin
         ));
     }
     served(&measurement.served_by, expected.allocator)?;
-    if expected.pass == Pass::Timed && measurement.peak_rss_bytes == 0 {
-        return Err("no peak RSS in the result".to_owned());
-    }
-    Ok(())
+    let missing = match expected.pass {
+        Pass::Timed if measurement.peak_rss_bytes == 0 => Some("peak RSS"),
+        Pass::Latency if !measurement.extra.keys().any(|name| name.ends_with("_calls")) => Some("latency"),
+        Pass::Memory if measurement.curve.is_empty() => Some("curve of memory"),
+        Pass::Counters if measurement.counters.is_empty() => Some("counter"),
+        _ => None,
+    };
+    missing.map_or(Ok(()), |what| Err(format!("no {what} in the result")))
 }
 
 /// Whether the allocator's own library answers every function that matters.
@@ -218,6 +222,23 @@ mod tests {
         assert!(reason(&line(|m| m.workload = "other".into())).contains("got other on 2"));
         assert!(reason(&line(|m| m.schema_version += 1)).contains("schema version"));
         assert!(reason(&line(|m| m.peak_rss_bytes = 0)).contains("no peak RSS"));
+    }
+
+    #[test]
+    fn a_pass_must_have_what_it_is_for() {
+        let allocator = Allocator::fake("x");
+        let judged = |pass, change: fn(&mut Measurement)| {
+            let expected = Expected { allocator: &allocator, workload: "larson", threads: 2, pass };
+            judge(&line(change), &expected).expect("not interrupted")
+        };
+        for (pass, what) in
+            [(Pass::Latency, "latency"), (Pass::Memory, "curve of memory"), (Pass::Counters, "counter")]
+        {
+            let empty = judged(pass, |_| ());
+            assert_eq!(empty.reason(), Some(format!("no {what} in the result").as_str()));
+        }
+        let timed = judged(Pass::Latency, |m| m.extra.extend([("free_calls".into(), 1.0)]));
+        assert_eq!(timed.reason(), None);
     }
 
     #[test]

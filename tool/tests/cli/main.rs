@@ -5,4 +5,5 @@ mod common;
 mod errors;
 mod faults;
 mod limits;
+mod measures;
 mod selftest;

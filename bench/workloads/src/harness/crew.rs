@@ -10,12 +10,15 @@
 //! a *generation*. The last thread of each worker stays until all were measured, so that what it
 //! holds in caches of its own counts as resident.
 
+use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, scope};
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::failure::Failure;
+use super::phase;
 use super::topology;
 use super::usage::{Memory, Usage, now_ns};
 
@@ -34,7 +37,7 @@ impl Mark {
 }
 
 /// What a crew did and used in its measured part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// Operations done by all workers.
     pub operations: u64,
@@ -50,6 +53,8 @@ pub struct Reading {
     pub process_usage: Usage,
     /// Resident memory at the end of the measured part.
     pub memory: Memory,
+    /// What the machine counted meanwhile.
+    pub counters: BTreeMap<String, f64>,
 }
 
 impl Reading {
@@ -79,8 +84,16 @@ impl Reading {
             usage: self.usage.plus(other.usage),
             process_usage: self.process_usage.plus(other.process_usage),
             memory: self.memory.plus(other.memory),
+            counters: sum(self.counters, other.counters),
         }
     }
+}
+
+/// What was counted in both processes, added up.
+fn sum(counters: BTreeMap<String, f64>, other: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let both =
+        counters.into_iter().filter_map(|(name, count)| other.get(&name).map(|more| (name, count + more)));
+    both.collect()
 }
 
 /// How a crew runs; [`Crew::run`] starts it.
@@ -88,6 +101,7 @@ pub struct Crew<'gate> {
     generations: u64,
     cores: Option<Vec<usize>>,
     measured_from: Option<Mark>,
+    control: bool,
     gate: Box<dyn FnMut() + 'gate>,
     afterwards: Box<dyn FnMut() + 'gate>,
 }
@@ -99,6 +113,7 @@ impl Default for Crew<'_> {
             generations: 1,
             cores: None,
             measured_from: None,
+            control: false,
             gate: Box::new(|| ()),
             afterwards: Box::new(|| ()),
         }
@@ -122,6 +137,12 @@ impl<'gate> Crew<'gate> {
         Self { measured_from: Some(mark), ..self }
     }
 
+    /// What this crew does is only compared with the workload's work: what calls and memory are measured
+    /// for are not these.
+    pub fn control(self) -> Self {
+        Self { control: true, ..self }
+    }
+
     /// Called when all workers are ready, before they start.
     pub fn gate(self, gate: impl FnMut() + 'gate) -> Self {
         Self { gate: Box::new(gate), ..self }
@@ -142,6 +163,7 @@ impl<'gate> Crew<'gate> {
         S: Send,
         F: Fn(&mut S) -> Result<u64, Failure> + Sync,
     {
+        let mut counters = if self.control { Counters::default() } else { Counters::open_if_on() };
         let stage = Stage::new(states.len());
         let (stage, work) = (&stage, &work);
         scope(|scope| {
@@ -167,11 +189,19 @@ impl<'gate> Crew<'gate> {
             }
             stage.wait_until_ready();
             (self.gate)();
+            counters.start();
             let start = self.measured_from.unwrap_or_else(Mark::now);
+            if !self.control {
+                phase::begin();
+            }
             stage.begin();
             let finished = stage.wait_until_finished();
+            if !self.control {
+                phase::end();
+            }
             let process_usage = Usage::so_far();
             let memory = Memory::now();
+            let counters = counters.stop();
             (self.afterwards)();
             stage.dismiss();
             let finished = finished.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -189,6 +219,7 @@ impl<'gate> Crew<'gate> {
                 usage: process_usage.since(start.usage),
                 process_usage,
                 memory: memory?,
+                counters,
             };
             Ok((reading, finished.into_iter().map(|worker| worker.state).collect()))
         })
@@ -346,6 +377,7 @@ mod tests {
             usage: Usage { user_ns, minor_faults: 3, ..Usage::default() },
             process_usage: Usage::default(),
             memory: Memory { peak_rss_bytes: 20, rss_bytes: 10 },
+            counters: BTreeMap::from([("cycles".to_owned(), 8.0)]),
         }
     }
 
@@ -355,6 +387,7 @@ mod tests {
         assert_eq!((both.wall_ns(), both.operations, both.usage.user_ns), (110, 10, 15));
         assert_eq!(both.worker_ns, [100, 90]);
         assert_eq!(both.memory, Memory { peak_rss_bytes: 40, rss_bytes: 20 });
+        assert_eq!(both.counters["cycles"], 16.0);
     }
 
     #[test]

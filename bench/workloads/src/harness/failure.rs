@@ -41,6 +41,13 @@ pub enum Failure {
         /// First byte of the block that differs from its canary.
         offset: usize,
     },
+    /// The workload did not do what its definition demands.
+    Miscounted {
+        /// Operations done.
+        done: u64,
+        /// Operations demanded.
+        expected: u64,
+    },
     /// The system refused something that the harness needs.
     System {
         /// What was refused, and the system's word on it.
@@ -75,6 +82,7 @@ impl fmt::Display for Failure {
             Self::LostContent { address, size, offset } => {
                 write!(f, "the block of {size} bytes at {address:#x} lost its content at byte {offset}")
             }
+            Self::Miscounted { done, expected } => write!(f, "{done} operations were done, not {expected}"),
             Self::System { reason } | Self::Process { reason } => f.write_str(reason),
         }
     }

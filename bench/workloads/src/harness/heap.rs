@@ -1,8 +1,9 @@
 //! How workloads allocate.
 //!
-//! A workload is written once, against [`Heap`]. The measured pass runs it on [`Plain`], which adds
-//! nothing to the call but the test for NULL; the canary pass runs it on
-//! [`Checked`](super::canary::Checked).
+//! A workload is written once, against [`Heap`]. The timed pass runs it on [`Plain`], which adds
+//! nothing to the call but the test for NULL; other [passes](crate::pass) run it on
+//! [`Checked`](super::canary::Checked), [`Timed`](super::timed::Timed) or
+//! [`Counted`](super::counted::Counted).
 
 use core::arch::asm;
 use core::ptr::NonNull;

@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, slice};
 
 use super::failure::Failure;
@@ -19,6 +20,15 @@ pub struct Slots<B> {
 unsafe impl<B: Send> Send for Slots<B> {}
 // SAFETY: as above: a shared `Slots` gives shared access to its elements only.
 unsafe impl<B: Sync> Sync for Slots<B> {}
+
+/// Bytes of all slots of the process.
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that all slots of the process have mapped, every page of them resident.
+pub fn mapped_in_all() -> u64 {
+    // Relaxed: a count, which orders nothing.
+    MAPPED.load(Ordering::Relaxed)
+}
 
 /// Bytes to map: never none, which mmap refuses.
 fn mapped_bytes<B>(capacity: usize) -> usize {
@@ -41,6 +51,8 @@ impl<B: Copy> Slots<B> {
             return Err(Failure::system("no memory for the slots", &io::Error::last_os_error()));
         }
         let start = NonNull::new(start.cast()).expect("mmap chooses no address 0 by itself");
+        // Relaxed: as in `mapped_in_all`.
+        MAPPED.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(Self { start, length: 0, capacity })
     }
 
@@ -105,8 +117,11 @@ impl<B> DerefMut for Slots<B> {
 
 impl<B> Drop for Slots<B> {
     fn drop(&mut self) {
+        let bytes = mapped_bytes::<B>(self.capacity);
+        // Relaxed: as in `mapped_in_all`.
+        MAPPED.fetch_sub(bytes as u64, Ordering::Relaxed);
         // SAFETY: this mapping was made by `with_capacity` with this very size; nobody uses it any more.
-        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), mapped_bytes::<B>(self.capacity)) };
+        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
         debug_assert_eq!(result, 0);
     }
 }

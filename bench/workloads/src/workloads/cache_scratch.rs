@@ -13,8 +13,6 @@
 
 use super::cache_thrash::{KNOBS, run};
 use crate::definition::Definition;
-use crate::harness::canary::Checked;
-use crate::harness::heap::Plain;
 
 /// cache-scratch.
 pub const DEFINITION: Definition = Definition {
@@ -25,7 +23,5 @@ pub const DEFINITION: Definition = Definition {
     knobs: KNOBS,
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| {
-        if settings.canary { run::<Checked>(settings, true) } else { run::<Plain>(settings, true) }
-    },
+    run: on_heap!(run, true),
 };

@@ -16,10 +16,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, MAX_COUNT, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::topology::{cache_line_bytes, cores, not_measurable, shared_line_pairs};
 
 /// cache-thrash.
@@ -31,9 +30,7 @@ pub const DEFINITION: Definition = Definition {
     knobs: KNOBS,
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| {
-        if settings.canary { run::<Checked>(settings, false) } else { run::<Plain>(settings, false) }
-    },
+    run: on_heap!(run, false),
 };
 
 /// The parameters, which cache-scratch has as well.

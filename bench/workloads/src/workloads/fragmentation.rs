@@ -17,10 +17,9 @@
 //! first phase, and `most_rss_per_live` leaves it out.
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::rendezvous::Rendezvous;
 use crate::harness::slots::Slots;
@@ -53,7 +52,7 @@ pub const DEFINITION: Definition = Definition {
     max_threads: None,
     // 64 KiB hold a block of the twentieth phase.
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Size in the first phase, in bytes.

@@ -13,10 +13,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, MAX_COUNT, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
 use crate::harness::tally::Tally;
@@ -66,7 +65,7 @@ pub const DEFINITION: Definition = Definition {
         true => Ok(()),
         false => Err("min_kib must not be more than max_kib".into()),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Slots of each thread.

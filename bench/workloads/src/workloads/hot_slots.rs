@@ -15,10 +15,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, MAX_COUNT, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
 use crate::harness::tally::Tally;
@@ -50,7 +49,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Octaves of sizes, the first of which is 9 to 16 B.

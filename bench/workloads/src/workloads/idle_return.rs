@@ -17,10 +17,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
 use crate::harness::tally::Tally;
@@ -61,7 +60,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// When resident memory is read, in milliseconds after the work.

@@ -19,10 +19,9 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 
 use crate::definition::{Definition, Figures, Knob, MAX_COUNT, MAX_SIZE, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 
 /// large-block.
 pub const DEFINITION: Definition = Definition {
@@ -66,7 +65,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// A worker's heap, and its block where one is allocated beforehand.

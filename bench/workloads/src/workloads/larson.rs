@@ -18,10 +18,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
 
@@ -79,7 +78,7 @@ pub const DEFINITION: Definition = Definition {
         true => Ok(()),
         false => Err("min must be less than max".into()),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// The numbers that define a run.

@@ -21,10 +21,9 @@ use std::collections::BTreeMap;
 use std::ptr::null_mut;
 
 use crate::definition::{Definition, Figures, Knob, MAX_COUNT, MAX_SIZE, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::{Crew, Reading};
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain, opaque};
+use crate::harness::heap::{Heap, opaque};
 use crate::harness::processes::{Gate, run_at_once};
 
 /// malloc-test.
@@ -62,7 +61,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: Some(50),
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Times that each process waits for the others: before the null loop, and before the real one.
@@ -106,7 +105,8 @@ fn both_loops<H: Heap>(
     gate: &mut Gate,
 ) -> Result<(Reading, Reading), Failure> {
     let workers = || (0..threads).map(H::of).collect::<Vec<_>>();
-    let (idle, _) = Crew::default().gate(|| gate.pass()).run(workers(), |_| Ok(null_loop(iterations)))?;
+    let (idle, _) =
+        Crew::default().control().gate(|| gate.pass()).run(workers(), |_| Ok(null_loop(iterations)))?;
     let (busy, _) =
         Crew::default().gate(|| gate.pass()).run(workers(), |heap| pairs(heap, size, iterations))?;
     Ok((idle, busy))

@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use std::thread::{Builder, scope};
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::rendezvous::Rendezvous;
 use crate::harness::usage::Memory;
 
@@ -51,7 +50,7 @@ pub const DEFINITION: Definition = Definition {
         true => Ok(()),
         false => Err(format!("population must be at least the number of threads, {}", settings.threads)),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Sizes of a thread's blocks, in turn, in bytes.
@@ -65,11 +64,14 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     let (workers, population) = (settings.threads as usize, settings.size("population"));
     let blocks = settings.size("blocks");
     let rendezvous = Rendezvous::new(population, 1);
-    let shares = (0..workers).map(|worker| population / workers + usize::from(worker < population % workers));
+    // Before the measured part: a heap that measures has tables of its own.
+    let heaps = |count| (0..count).map(H::of).collect::<Vec<_>>();
+    let share = |worker| (population / workers + usize::from(worker < population % workers)) as u32;
+    let shares = (0..workers).map(|worker| heaps(share(worker)));
     let mut before = Ok(Memory::default());
     let (reading, _) = Crew::default()
         .gate(|| before = Memory::now())
-        .run(shares.collect(), |share| live_together::<H>(*share, blocks, &rendezvous))?;
+        .run(shares.collect(), |heaps| live_together(heaps, blocks, &rendezvous))?;
     let before = before?.rss_bytes;
     let sample = rendezvous.samples()[0];
     let grown = sample.rss_bytes.saturating_sub(before) as f64;
@@ -85,15 +87,15 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     })
 }
 
-/// Starts so many threads and waits for their end.
-fn live_together<H: Heap>(count: usize, blocks: usize, rendezvous: &Rendezvous) -> Result<u64, Failure> {
-    let one = |owner| rendezvous.attend(|| life(&mut H::of(owner), blocks, rendezvous));
+/// Starts a thread for each heap and waits for their end.
+fn live_together<H: Heap>(heaps: &mut [H], blocks: usize, rendezvous: &Rendezvous) -> Result<u64, Failure> {
+    let one = |heap: &mut H| rendezvous.attend(|| life(heap, blocks, rendezvous));
     let one = &one;
     rendezvous.attend(|| {
         scope(|scope| {
-            let mut threads = Vec::with_capacity(count);
-            for owner in 0..count as u32 {
-                match Builder::new().spawn_scoped(scope, move || one(owner)) {
+            let mut threads = Vec::with_capacity(heaps.len());
+            for heap in heaps {
+                match Builder::new().spawn_scoped(scope, move || one(heap)) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
                         let failure = Failure::system("no further thread", &error);
@@ -132,6 +134,7 @@ fn life<H: Heap>(heap: &mut H, blocks: usize, rendezvous: &Rendezvous) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::heap::Plain;
     use crate::harness::heap::recording::Recording;
 
     #[test]
@@ -147,7 +150,7 @@ mod tests {
     #[test]
     fn all_threads_are_alive_at_the_same_time() {
         let rendezvous = Rendezvous::new(10, 1);
-        assert_eq!(live_together::<Plain>(10, 4, &rendezvous), Ok(10));
+        assert_eq!(live_together(&mut [const { Plain }; 10], 4, &rendezvous), Ok(10));
         assert_eq!(rendezvous.samples()[0].live_bytes, 10 * 1360);
     }
 }

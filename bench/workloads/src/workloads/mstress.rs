@@ -23,10 +23,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
 
@@ -73,7 +72,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// A block and its size.

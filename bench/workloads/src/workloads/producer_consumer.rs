@@ -22,10 +22,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::inbox::Inbox;
 use crate::harness::random::Random;
 use crate::harness::slots::Slots;
@@ -81,7 +80,7 @@ pub const DEFINITION: Definition = Definition {
             None => Ok(()),
         }
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Slots between two frees; a prime.

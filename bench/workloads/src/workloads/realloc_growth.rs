@@ -16,10 +16,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::tally::Tally;
 
 /// realloc-growth.
@@ -75,7 +74,7 @@ pub const DEFINITION: Definition = Definition {
         0 => Err("vectors or strings must be at least 1".into()),
         _ => Ok(()),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// How a container grows.

@@ -24,10 +24,9 @@
 //! drawn before the measured part into tables of 4093. Values of 0 B take 1 B. Live bytes are those of the connections.
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::inbox::Inbox;
 use crate::harness::latency::{Latencies, timer_cost_ns};
 use crate::harness::random::Random;
@@ -69,7 +68,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Responses that travel together.

@@ -26,10 +26,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::slots::Slots;
 use crate::harness::tally::Tally;
 
@@ -79,7 +78,7 @@ pub const DEFINITION: Definition = Definition {
         true => Ok(()),
         false => Err("min must not be more than max".into()),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// A size, and how many blocks of it are allocated one after the other.

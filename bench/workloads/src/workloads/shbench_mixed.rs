@@ -17,10 +17,9 @@ use std::collections::BTreeMap;
 
 use super::shbench::{Buffer, Step};
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::inbox::Inbox;
 use crate::harness::tally::Tally;
 
@@ -59,7 +58,7 @@ pub const DEFINITION: Definition = Definition {
     ],
     max_threads: None,
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// The mix, as one descending ramp.

@@ -50,7 +50,8 @@ fn run(settings: &Settings) -> Result<Figures, Stop> {
     let program = program_among(&PLACES).map_err(Stop::NotMeasurable)?;
     let launched = |preload| {
         let workers = vec![(); settings.threads as usize];
-        Crew::default().run(workers, |()| launch_all(program, launches, preload)).map(|(reading, _)| reading)
+        let crew = if preload { Crew::default() } else { Crew::default().control() };
+        crew.run(workers, |()| launch_all(program, launches, preload)).map(|(reading, _)| reading)
     };
     let reading = launched(true)?;
     let control = launched(false)?;

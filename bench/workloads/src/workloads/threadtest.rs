@@ -16,10 +16,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, MAX_SIZE, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::slots::Slots;
 
 /// threadtest.
@@ -60,7 +59,7 @@ pub const DEFINITION: Definition = Definition {
         true => Ok(()),
         false => Err(format!("objects must be at least the number of threads, {}", settings.threads)),
     },
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 struct Worker<H: Heap> {

@@ -18,10 +18,9 @@
 use std::collections::BTreeMap;
 
 use crate::definition::{Definition, Figures, Knob, MAX_SIZE, MAX_THREADS, Settings, Stop};
-use crate::harness::canary::Checked;
 use crate::harness::crew::Crew;
 use crate::harness::failure::Failure;
-use crate::harness::heap::{Heap, Plain};
+use crate::harness::heap::Heap;
 use crate::harness::queue::Queue;
 
 /// xmalloc.
@@ -60,7 +59,7 @@ pub const DEFINITION: Definition = Definition {
     // Each stands for two workers.
     max_threads: Some(MAX_THREADS / 2),
     check: |_| Ok(()),
-    run: |settings| if settings.canary { run::<Checked>(settings) } else { run::<Plain>(settings) },
+    run: on_heap!(run),
 };
 
 /// Blocks of a batch.
@@ -146,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_failure_on_one_side_ends_the_other() {
-        let settings = DEFINITION.settings(2, true, false, &["size=1000000000000000".into()]);
+        let settings =
+            DEFINITION.settings(2, true, crate::pass::Pass::Timed, &["size=1000000000000000".into()]);
         let stop = (DEFINITION.run)(&settings.expect("valid")).err().expect("stopped");
         assert!(matches!(stop, Stop::Failed(Failure::Null { .. })), "{stop:?}");
     }

@@ -1,0 +1,114 @@
+//! What was measured in runs of its own, as the parts of a workload's section on the page.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::grids::{self, Grid};
+use super::html::Plot;
+use super::measures::{Found, Measures};
+use super::memory_curves::memory_curves;
+use super::units;
+
+/// One measure of one workload.
+#[derive(Serialize)]
+pub struct Block {
+    /// Its name.
+    pub title: &'static str,
+    /// What the figures are.
+    pub note: String,
+    /// Its plot, if it has one: the only one is that of memory over operations.
+    pub plot: Option<Plot>,
+    /// The table that is shown at once.
+    pub shown: Option<Grid>,
+    /// The tables that are unfolded on demand.
+    pub folded: Vec<Grid>,
+    /// What they are.
+    pub folded_title: &'static str,
+}
+
+/// The measures that were taken of a workload.
+///
+/// # Errors
+/// A plot cannot be drawn.
+pub fn blocks(measures: &Measures, workload: &str) -> Result<Vec<Block>> {
+    let mut blocks = Vec::new();
+    blocks.extend(table(
+        "Latency of single calls",
+        latency_note(measures, workload),
+        grids::latency(&measures.latency, workload),
+    ));
+    let folded = grids::memory(&measures.memory, workload);
+    if !folded.is_empty() {
+        let plot = memory_curves(&measures.memory, workload)?;
+        blocks.push(Block {
+            title: "Memory over operations",
+            note: "Resident memory (anonymous and shared, without the pages of files and without what the harness \
+                   maps for itself) at fixed numbers of operations, and the bytes that the workload has asked for \
+                   and not freed: one run. RSS ÷ live and RSS − live count from 1 MiB live on."
+                .into(),
+            plot: plot.map(|(threads, svg)| Plot {
+                title: format!(
+                    "Memory over operations beside live bytes, on {threads} thread{}",
+                    if threads > 1 { "s" } else { "" }
+                ),
+                svg,
+            }),
+            shown: None,
+            folded,
+            folded_title: "The figures of this plot, and those on fewer threads",
+        });
+    }
+    blocks.extend(table(
+        "System calls",
+        "In the measured part of one run under trace, threads and child processes included, those of the \
+         harness as well: all of them, and for every 1000 operations. A tracer slows calls down: how often \
+         threads wait for each other (futex) is only roughly what it is without one."
+            .into(),
+        grids::system_calls(&measures.system_calls, workload),
+    ));
+    blocks.extend(table(
+        "Counters",
+        "What the processor counted in the measured part of one run, or where it has no counters, the kernel: \
+         for every 1000 operations."
+            .into(),
+        grids::counters(&measures.counters, workload),
+    ));
+    Ok(blocks)
+}
+
+/// A measure with tables alone: that of the most threads that say something is shown. None without any.
+fn table(title: &'static str, note: String, mut grids: Vec<Grid>) -> Option<Block> {
+    if grids.is_empty() {
+        return None;
+    }
+    let shown = grids.iter().position(|grid| grid.gap.is_none()).unwrap_or(0);
+    let shown = grids.remove(shown);
+    Some(Block {
+        title,
+        note,
+        plot: None,
+        shown: Some(shown),
+        folded: grids,
+        folded_title: "On other numbers of threads",
+    })
+}
+
+fn latency_note(measures: &Measures, workload: &str) -> String {
+    let found = measures.latency.iter().filter(|finding| finding.workload == workload);
+    let figures = found.filter_map(|finding| match &finding.result {
+        Found::Measured(latency) => Some((latency.runs, latency.timer_cost_ns)),
+        _ => None,
+    });
+    let (runs, cost) =
+        figures.fold((0, 0.0_f64), |(runs, cost), (more, other)| (runs.max(more), cost.max(other)));
+    let mut note = "Every call in the measured part is timed.".to_owned();
+    if runs > 0 {
+        note += &format!(
+            " Each figure contains the timer's own cost, {} here. Percentiles are medians over {runs} run{}; \
+             max is the longest call of all.",
+            units::nanoseconds(cost),
+            if runs > 1 { "s" } else { "" }
+        );
+    }
+    note
+}
