@@ -51,7 +51,7 @@ fn limits_are_measured_where_they_serve_and_are_never_ranked() {
 fn blocks_of_limits_keep_their_content_in_workloads_of_every_kind() {
     for workload in ["realloc-growth", "fragmentation", "mstress", "larson", "many-threads"] {
         for (limit, size) in [("floor", "16"), ("floor", "4096"), ("single-lock", "")] {
-            let (outcome, stderr) = outcome(limit, &[workload, "--threads", "2", "--canary"], size);
+            let (outcome, stderr) = outcome(limit, &[workload, "--threads", "2", "--pass", "canary"], size);
             assert_eq!(outcome["outcome"], "measured", "{workload} on {limit}: {outcome}");
             assert_eq!(stderr, "");
         }
