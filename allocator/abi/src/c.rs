@@ -28,7 +28,13 @@ fn or_enomem(block: *mut u8) -> *mut c_void {
 /// A block of at least `size` bytes, aligned to 16. `malloc(0)` gives a block of its own. NULL and ENOMEM: no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    let block = ample_core::malloc_fast(size);
+    let block = ample_core::malloc_near(size);
+    if block.is_null() { malloc_far(size) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn malloc_far(size: usize) -> *mut c_void {
+    let block = ample_core::malloc_far(size);
     if block.is_null() { malloc_slow(size) } else { block.cast() }
 }
 

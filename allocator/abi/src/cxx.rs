@@ -155,7 +155,13 @@ unsafe extern "C" {
 
 #[inline(always)]
 fn new_or_throw(size: usize) -> *mut c_void {
-    let block = ample_core::malloc_fast(size);
+    let block = ample_core::malloc_near(size);
+    if block.is_null() { new_far(size) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn new_far(size: usize) -> *mut c_void {
+    let block = ample_core::malloc_far(size);
     if block.is_null() { new_slow(size) } else { block.cast() }
 }
 

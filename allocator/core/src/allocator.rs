@@ -11,13 +11,14 @@ use crate::os;
 use crate::page_heap::{Ground, PageHeap};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
-use crate::sync::{AtomicPtr, AtomicU32, Lock, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering};
 use crate::units::{self, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
-/// Empty magazines that a heap keeps.
-const SPARES: u32 = 16;
+/// Empty magazines that a heap keeps, and those that it still has after a trim.
+const SPARES: u32 = 64;
+const SPARES_TRIMMED: u32 = 8;
 /// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
 const DEPOT_MAX: usize = 8 << 20;
 const DEPOT_MIN: usize = 64 << 10;
@@ -32,12 +33,12 @@ pub struct Allocator {
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
-    pub(crate) depots: [Lock<Depot>; CLASS_SLOTS],
+    pub(crate) depots: [Depot; CLASS_SLOTS],
     pub(crate) pages: Lock<PageHeap>,
     pub(crate) spares: Lock<Spares<Magazine>>,
     pub(crate) meta: Lock<Meta>,
-    /// Heaps in use.
-    pub(crate) heaps: AtomicU32,
+    /// Bytes of blocks that one heap's private depot may hold.
+    depot_bound: AtomicUsize,
 }
 
 impl Allocator {
@@ -48,11 +49,11 @@ impl Allocator {
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
-            depots: [const { Lock::new(Depot::new()) }; CLASS_SLOTS],
+            depots: [const { Depot::new() }; CLASS_SLOTS],
             pages: Lock::new(PageHeap::new()),
             spares: Lock::new(Spares::new()),
             meta: Lock::new(Meta::new()),
-            heaps: AtomicU32::new(0),
+            depot_bound: AtomicUsize::new(DEPOT_MAX),
         }
     }
 
@@ -75,7 +76,8 @@ impl Allocator {
         unsafe { &*arena }
     }
 
-    /// A block of `class` when the loaded magazine is empty; null: no memory.
+    /// A block of `class` when the loaded magazine is empty or not there; null: no memory.
+    #[inline]
     pub(crate) fn refill(&self, heap: &Heap, class: Class) -> *mut u8 {
         let Some(arena) = heap.arena() else { return self.take_direct(class) };
         self.look_at_clock(heap);
@@ -86,25 +88,24 @@ impl Allocator {
             && filled.count.get() > 0
         {
             bin.previous.set(heap.loaded(class).map_or(ptr::null_mut(), NonNull::as_ptr));
-            heap.load(class, NonNull::from(filled), filled.count.get().into());
-            return heap.pop(class);
+            return heap.load_and_pop(class, NonNull::from(filled), filled.count.get());
         }
         let stored = heap.fetch(class).or_else(|| {
             bin.allowed.set(bin.allowed.get().saturating_add(1));
             self.empty_inbox(heap, arena);
             heap.fetch(class).or_else(|| {
-                size_class::fills_lines(class).then(|| self.depots[class].lock().take()).flatten()
+                size_class::fills_lines(class).then(|| self.depots[class].take()).flatten()
             })
         });
         if let Some(stored) = stored {
-            if let Some(empty) = heap.loaded(class) {
+            if let Some(empty) = NonNull::new(bin.loaded.get()) {
                 self.put_spare(heap, empty);
             }
             // SAFETY: the depots hold live magazines.
-            heap.load(class, stored, unsafe { stored.as_ref() }.count.get().into());
-            return heap.pop(class);
+            return heap.load_and_pop(class, stored, unsafe { stored.as_ref() }.count.get());
         }
-        let Some(magazine) = heap.loaded(class).or_else(|| self.take_spare(heap, class)) else {
+        let loaded = NonNull::new(bin.loaded.get());
+        let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);
         };
         let capacity = size_class::of(class).magazine;
@@ -112,11 +113,14 @@ impl Allocator {
         bin.refill.set((wanted * 2).min(capacity));
         // SAFETY: the magazine is this heap's.
         let count = arena.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into());
-        heap.load(class, magazine, count);
-        heap.pop(class)
+        if count == 0 {
+            heap.load(class, magazine, 0);
+            return ptr::null_mut();
+        }
+        heap.load_and_pop(class, magazine, count as u16)
     }
 
-    /// Takes back a small block that [`Heap::push_foreign`] did not take.
+    /// Takes back a small block for which neither [`Heap::push`] nor [`Heap::push_foreign`] had room.
     ///
     /// # Safety
     /// `block` is a live small block with this entry.
@@ -124,7 +128,7 @@ impl Allocator {
         let class = units::class_in(entry);
         if heap.arena().is_some() {
             self.look_at_clock(heap);
-            let stays = size_class::fills_lines(class) || heap.own_class(entry) < CLASS_SLOTS;
+            let stays = heap.own_class(entry) < CLASS_SLOTS || size_class::fills_lines(class);
             let taken = if stays {
                 self.make_room(heap, class) && heap.push(class, block)
             } else {
@@ -138,52 +142,60 @@ impl Allocator {
     }
 
     /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine.
+    #[inline]
     fn make_room(&self, heap: &Heap, class: Class) -> bool {
         let bin = &heap.bins[class];
         let Some(full) = heap.loaded(class) else {
             return self.take_spare(heap, class).inspect(|&magazine| heap.load(class, magazine, 0)).is_some();
         };
         // SAFETY: a heap's magazines are live.
-        match unsafe { bin.previous.get().as_ref() } {
-            Some(empty) if empty.count.get() == 0 => {
-                bin.previous.set(full.as_ptr());
-                heap.load(class, NonNull::from(empty), 0);
-            }
-            previous => {
+        let previous = unsafe { bin.previous.get().as_ref() };
+        let empty = match previous {
+            Some(previous) if previous.count.get() == 0 => NonNull::from(previous),
+            _ => {
                 let Some(fresh) = self.take_spare(heap, class) else { return false };
-                bin.previous.set(full.as_ptr());
-                heap.load(class, fresh, 0);
-                if let Some(previous) = previous {
-                    heap.store(NonNull::from(previous));
-                    self.bound_depot(heap, class);
-                }
+                fresh
             }
+        };
+        bin.previous.set(full.as_ptr());
+        heap.load(class, empty, 0);
+        if let Some(previous) = previous
+            && previous.count.get() > 0
+        {
+            heap.store(class, NonNull::from(previous));
+            self.bound_depot(heap, class);
         }
         true
     }
 
+    /// Shares the private depots' sum out over `heaps` heaps.
+    pub(crate) fn share_depots(&self, heaps: u32) {
+        let bound = (DEPOT_SUM / heaps.max(1) as usize).clamp(DEPOT_MIN, DEPOT_MAX);
+        // Relaxed: a bound on memory, not a promise.
+        self.depot_bound.store(bound, Ordering::Relaxed);
+    }
+
     /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all
     /// than it may.
+    #[inline]
     fn bound_depot(&self, heap: &Heap, class: Class) {
-        // Relaxed: a bound on memory, not a promise.
-        let heaps = self.heaps.load(Ordering::Relaxed).max(1) as usize;
-        let bound = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
         let bin = &heap.bins[class];
+        // Relaxed: as in `share_depots`.
+        let bound = self.depot_bound.load(Ordering::Relaxed);
         while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
             && let Some(magazine) = heap.fetch(class)
         {
-            self.shed(heap, magazine);
+            self.shed(heap, class, magazine);
         }
     }
 
-    /// Gives a magazine with blocks away: to the shared depot, or its blocks back to their arenas.
-    fn shed(&self, heap: &Heap, magazine: NonNull<Magazine>) {
-        // SAFETY: the magazine is the caller's.
-        let class = unsafe { magazine.as_ref() }.class();
-        if size_class::fills_lines(class) && self.depots[class].lock().put(class, magazine) {
+    /// Gives a magazine of `class` with blocks away: to the shared depot, or its blocks back to their arenas.
+    #[inline(never)]
+    fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
+        if size_class::fills_lines(class) && self.depots[class].put(class, magazine) {
             return;
         }
-        // SAFETY: as above.
+        // SAFETY: the magazine is the caller's.
         self.give_back_all(unsafe { magazine.as_ref() });
         self.put_spare(heap, magazine);
     }
@@ -236,9 +248,10 @@ impl Allocator {
     fn empty_inbox(&self, heap: &Heap, arena: &Arena) {
         let arrived = Stack::from_linked(arena.inbox.take_all());
         while let Some(magazine) = arrived.pop() {
-            heap.store(magazine);
             // SAFETY: the magazine is this heap's now.
-            self.bound_depot(heap, unsafe { magazine.as_ref() }.class());
+            let class = unsafe { magazine.as_ref() }.class();
+            heap.store(class, magazine);
+            self.bound_depot(heap, class);
         }
     }
 
@@ -266,13 +279,10 @@ impl Allocator {
                 self.put_spare(heap, magazine);
             }
             while let Some(magazine) = heap.fetch(class) {
-                self.shed(heap, magazine);
+                self.shed(heap, class, magazine);
             }
         }
-        while let Some(magazine) = heap.spares.pop() {
-            // SAFETY: an empty magazine that nobody else knows.
-            unsafe { self.spares.lock().put(magazine) };
-        }
+        self.trim_spares(heap, 0);
     }
 
     /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
@@ -285,7 +295,7 @@ impl Allocator {
         }
         self.retire_warm();
         for depot in &self.depots {
-            while let Some(magazine) = depot.lock().take() {
+            while let Some(magazine) = depot.take() {
                 self.flush_linked(magazine.as_ptr());
             }
         }
@@ -300,11 +310,17 @@ impl Allocator {
     }
 
     /// Now and then, trims the private depot by what it could have done without.
+    #[inline]
     fn look_at_clock(&self, heap: &Heap) {
         heap.events.set(heap.events.get().wrapping_add(1));
-        if !heap.events.get().is_multiple_of(EVENTS_PER_LOOK) {
-            return;
+        if heap.events.get().is_multiple_of(EVENTS_PER_LOOK) {
+            self.trim_by_clock(heap);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trim_by_clock(&self, heap: &Heap) {
         let now = os::now_ms();
         if now.wrapping_sub(heap.trimmed_ms.get()) < TRIM_MS {
             return;
@@ -314,11 +330,22 @@ impl Allocator {
             let bin = &heap.bins[class];
             for _ in 0..bin.low.get() {
                 if let Some(magazine) = heap.fetch(class) {
-                    self.shed(heap, magazine);
+                    self.shed(heap, class, magazine);
                 }
             }
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
             bin.low.set(bin.full.len() as u16);
+        }
+        self.trim_spares(heap, SPARES_TRIMMED);
+    }
+
+    /// Gives empty magazines away until the heap keeps no more than `kept`.
+    fn trim_spares(&self, heap: &Heap, kept: u32) {
+        while heap.spares.len() > kept
+            && let Some(magazine) = heap.spares.pop()
+        {
+            // SAFETY: an empty magazine that nobody else knows.
+            unsafe { self.spares.lock().put(magazine) };
         }
     }
 
@@ -336,17 +363,18 @@ impl Allocator {
     }
 
     /// An empty magazine for `class`.
+    #[inline]
     fn take_spare(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
-        if let Some(magazine) = heap.spares.pop() {
-            // SAFETY: the magazine is this heap's.
-            unsafe { magazine.as_ref() }.set_class(class);
-            return Some(magazine);
-        }
-        let record = self.spares.lock().take();
-        let record = record.or_else(|| self.meta.lock().record())?;
-        // SAFETY: the record is ours alone, large and aligned enough.
-        unsafe { record.write(Magazine::new(class)) };
+        let record = heap.spares.pop().or_else(|| self.take_shared_spare())?;
+        // SAFETY: the record is ours alone: zeroed memory, or a magazine that was given up.
+        unsafe { record.as_ref() }.empty(class);
         Some(record)
+    }
+
+    #[cold]
+    fn take_shared_spare(&self) -> Option<NonNull<Magazine>> {
+        let record = self.spares.lock().take();
+        record.or_else(|| self.meta.lock().record())
     }
 
     /// Keeps an empty magazine.

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 
 use crate::inbox::Inbox;
-use crate::magazine::Magazine;
+use crate::magazine::{Magazine, Slot};
 use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Span, SpanList, Use};
@@ -67,22 +67,18 @@ impl Arena {
             }
         }
         let count = room.min(wanted);
-        let mut place = count;
-        spans.take(class, count, |block| {
-            place -= 1;
-            magazine.slot(place).set(block);
-        });
+        spans.take(class, magazine.slots(0..count));
         count
     }
 
     /// Hands out one block of `class`, for threads that have no heap.
     pub(crate) fn take_one(&self, below: Below, class: Class) -> *mut u8 {
         let mut spans = self.spans.lock();
-        let mut found = core::ptr::null_mut();
+        let found = Cell::new(core::ptr::null_mut());
         if spans.with_room[class].first().is_some() || spans.acquire(below, self.index, class).is_some() {
-            spans.take(class, 1, |block| found = block);
+            spans.take(class, core::slice::from_ref(&found));
         }
-        found
+        found.get()
     }
 
     /// Takes back those of the lowest `count` blocks of a magazine that belong to this arena; moves the others
@@ -163,13 +159,13 @@ impl Spans {
         Some(span)
     }
 
-    /// Hands out `count` blocks; the listed spans have that many.
-    fn take(&mut self, class: Class, count: usize, mut each: impl FnMut(*mut u8)) {
-        let mut left = count;
+    /// Hands out a block for each of `slots`; the listed spans have that many.
+    fn take(&mut self, class: Class, slots: &[Slot]) {
+        let mut left = slots.len();
         while let Some(span) = self.with_room[class].first()
             && left > 0
         {
-            left -= span.take(left, &mut each);
+            left -= span.take(&slots[..left]);
             if span.room() == 0 {
                 self.unlist(class, span);
             }

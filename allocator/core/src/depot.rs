@@ -4,36 +4,67 @@
 use core::ptr::NonNull;
 
 use crate::magazine::{Magazine, Stack};
-use crate::size_class::{self, Class};
+use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
+use crate::sync::{AtomicUsize, Lock, Ordering, RawLock};
 
 /// Bytes of blocks that the depot of one class holds at most, unless that would be fewer than [`LEAST`] magazines.
 const BYTES: usize = 1 << 20;
 /// Magazines that the depot of one class may always hold.
 const LEAST: usize = 4;
 
+/// For each class how many magazines its depot holds at most.
+static BOUNDS: [u16; CLASS_SLOTS] = {
+    let mut bounds = [0; CLASS_SLOTS];
+    let mut class = 1;
+    while class <= CLASSES {
+        let info = size_class::of(class);
+        let fitting = BYTES / (info.size as usize * info.magazine as usize);
+        bounds[class] = if fitting < LEAST { LEAST } else { fitting } as u16;
+        class += 1;
+    }
+    bounds
+};
+
 /// The shared depot of one class.
 pub(crate) struct Depot {
-    full: Stack,
+    full: Lock<Stack>,
+    /// Magazines in the depot: whoever finds it empty, or full, needs no lock.
+    count: AtomicUsize,
 }
 
 impl Depot {
     pub(crate) const fn new() -> Self {
-        Self { full: Stack::new() }
+        Self { full: Lock::new(Stack::new()), count: AtomicUsize::new(0) }
+    }
+
+    /// The lock alone: see [`Lock::raw`].
+    pub(crate) fn raw_lock(&self) -> &RawLock {
+        self.full.raw()
     }
 
     /// Takes a magazine with at least one block.
-    pub(crate) fn take(&mut self) -> Option<NonNull<Magazine>> {
-        self.full.pop()
+    pub(crate) fn take(&self) -> Option<NonNull<Magazine>> {
+        // Relaxed: a hint; a magazine that arrives just now is found next time.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let full = self.full.lock();
+        let taken = full.pop();
+        // Relaxed: as above.
+        self.count.store(full.len() as usize, Ordering::Relaxed);
+        taken
     }
 
     /// Puts a magazine in, unless the depot is full; then it stays the caller's.
-    pub(crate) fn put(&mut self, class: Class, magazine: NonNull<Magazine>) -> bool {
-        let info = size_class::of(class);
-        let bound = (BYTES / (info.size as usize * usize::from(info.magazine))).max(LEAST);
-        if self.full.len() as usize >= bound {
+    pub(crate) fn put(&self, class: Class, magazine: NonNull<Magazine>) -> bool {
+        // Relaxed: as in `take`; a few threads at once may put one too many.
+        if self.count.load(Ordering::Relaxed) >= usize::from(BOUNDS[class]) {
             return false;
         }
-        self.full.push(magazine);
+        let full = self.full.lock();
+        full.push(magazine);
+        // Relaxed: as above.
+        self.count.store(full.len() as usize, Ordering::Relaxed);
         true
     }
 }

@@ -7,7 +7,7 @@ use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
 use crate::large::Foreign;
-use crate::size_class::{CLASS_SLOTS, class_of};
+use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 
@@ -74,23 +74,28 @@ pub fn prepare() {
     PROCESS.units.establish();
 }
 
-/// The fast path of malloc: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_slow`] must be asked.
-/// The two are apart so that a caller can make the slow one its last act, and needs no stack frame.
+/// The fast path of malloc up to 1 KiB: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_far`] must
+/// be asked. They are apart so that a caller can make the next one its last act, and needs no stack frame.
 #[inline(always)]
-pub fn malloc_fast(size: usize) -> *mut u8 {
-    match class_of(size) {
-        Some(class) => thread_local::heap().pop(class),
-        None => ptr::null_mut(),
+pub fn malloc_near(size: usize) -> *mut u8 {
+    let heap = thread_local::heap();
+    heap.near_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
+}
+
+/// The fast path of malloc from 1 KiB on; null: [`malloc_slow`] must be asked.
+#[inline(always)]
+pub fn malloc_far(size: usize) -> *mut u8 {
+    let heap = thread_local::heap();
+    if heap.near_class(size).is_some() {
+        return ptr::null_mut();
     }
+    far_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
 }
 
 /// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.
+#[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    let heap = current();
-    match class_of(size) {
-        Some(class) => PROCESS.allocate_class(heap, class),
-        None => PROCESS.allocate_unusual(heap, size),
-    }
+    PROCESS.allocate(current(), size)
 }
 
 /// The fast path of free. `true`: the block is taken back; `false`: [`free_slow`] must be asked.
@@ -114,12 +119,13 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
 pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    let heap = thread_local::heap();
     // The common case: another thread's block, and room for it.
-    if entry != 0 && thread_local::heap().push_foreign(entry, block) {
+    if entry != 0 && heap.own_class(entry) >= CLASS_SLOTS && heap.push_foreign(entry, block) {
         return Ok(());
     }
     // SAFETY: the caller's contract.
-    unsafe { PROCESS.free_unusual(current(), block) }
+    unsafe { PROCESS.free_unusual(current(), block, entry) }
 }
 
 /// See [`Allocator::allocate_aligned`].

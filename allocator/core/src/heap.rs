@@ -16,7 +16,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::Arena;
 use crate::magazine::{Magazine, Slot, Stack};
-use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class};
+use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, Near};
 use crate::units::{self, Entry};
 
 /// A heap. Only its thread uses it.
@@ -26,6 +26,8 @@ pub struct Heap {
     tops: [Cell<*const Slot>; CLASS_SLOTS],
     /// For each class the last slot of the loaded magazine.
     limits: [Cell<*const Slot>; CLASS_SLOTS],
+    /// Class of each request that the table of near ones serves.
+    near: Near,
     /// The arena's index, shifted as in an entry of the unit map; for an inert heap a value that matches no entry.
     tag: Cell<usize>,
     /// The arena; null for an inert heap.
@@ -75,6 +77,7 @@ impl Heap {
         Self {
             tops: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
             limits: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
+            near: NEAR,
             tag: Cell::new(1 << u16::BITS),
             arena: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
@@ -105,6 +108,12 @@ impl Heap {
     pub(crate) fn arena(&self) -> Option<&'static Arena> {
         // SAFETY: arenas live for ever.
         unsafe { self.arena.get().as_ref() }
+    }
+
+    /// See [`size_class::near_class`].
+    #[inline(always)]
+    pub(crate) fn near_class(&self, size: usize) -> Option<Class> {
+        size_class::near_class(&self.near, size)
     }
 
     /// The newest block in the loaded magazine of `class`; null when there is none.
@@ -143,17 +152,14 @@ impl Heap {
         usize::from(entry) ^ self.tag.get()
     }
 
-    /// Takes a small block with this entry that [`Heap::own_class`] does not know, or whose magazine was full: one
-    /// that fills lines into the loaded magazine of its class, another arena's into the outgoing one. `false` when
-    /// that is full or not there, or the block is neither.
+    /// Takes a small block with this entry that [`Heap::own_class`] does not know: one that fills lines into the
+    /// loaded magazine of its class, any other into the outgoing one. `false` when that is full or not there.
     #[inline(always)]
     pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
+        debug_assert!(self.own_class(entry) >= CLASS_SLOTS);
         let class = units::class_in(entry);
         if size_class::fills_lines(class) {
             return self.push(class, block);
-        }
-        if self.own_class(entry) < CLASS_SLOTS {
-            return false;
         }
         // SAFETY: a heap's magazines are live.
         let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
@@ -174,6 +180,14 @@ impl Heap {
         self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
     }
 
+    /// Makes `magazine`, which holds `count` blocks, at least one, the loaded one of `class`, and takes the newest.
+    pub(crate) fn load_and_pop(&self, class: Class, magazine: NonNull<Magazine>, count: u16) -> *mut u8 {
+        let left = usize::from(count) - 1;
+        self.load(class, magazine, left);
+        // SAFETY: the caller hands over a live magazine.
+        unsafe { magazine.as_ref() }.slot(left).get()
+    }
+
     /// Makes the heap forget its magazines of `class`.
     pub(crate) fn unload(&self, class: Class) {
         self.tops[class].set(&raw const NO_SLOT.0);
@@ -192,11 +206,9 @@ impl Heap {
         Some(magazine)
     }
 
-    /// Puts a magazine with blocks into the private depot.
-    pub(crate) fn store(&self, magazine: NonNull<Magazine>) {
-        // SAFETY: the magazine is this heap's.
-        let class = unsafe { magazine.as_ref() }.class();
-        self.depot_bytes.set(self.depot_bytes.get() + bytes(magazine));
+    /// Puts a magazine of `class` with blocks into the private depot.
+    pub(crate) fn store(&self, class: Class, magazine: NonNull<Magazine>) {
+        self.depot_bytes.set(self.depot_bytes.get() + bytes(class, magazine));
         self.bins[class].full.push(magazine);
     }
 
@@ -205,16 +217,16 @@ impl Heap {
         let bin = &self.bins[class];
         let magazine = bin.full.pop()?;
         bin.low.set(bin.low.get().min(bin.full.len() as u16));
-        self.depot_bytes.set(self.depot_bytes.get() - bytes(magazine));
+        self.depot_bytes.set(self.depot_bytes.get() - bytes(class, magazine));
         Some(magazine)
     }
 }
 
-/// Bytes of the blocks in a magazine that is not loaded.
-fn bytes(magazine: NonNull<Magazine>) -> usize {
+/// Bytes of the blocks in a magazine of `class` that is not loaded.
+fn bytes(class: Class, magazine: NonNull<Magazine>) -> usize {
     // SAFETY: magazines in hand are live.
-    let magazine = unsafe { magazine.as_ref() };
-    usize::from(magazine.count.get()) * size_class::of(magazine.class()).size as usize
+    let count = unsafe { magazine.as_ref() }.count.get();
+    usize::from(count) * size_class::of(class).size as usize
 }
 
 const _: () = assert!(CLASS_BITS <= 6);

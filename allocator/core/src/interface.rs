@@ -6,14 +6,14 @@ use crate::allocator::Allocator;
 use crate::heap::Heap;
 use crate::large::Foreign;
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, class_of};
-use crate::units;
+use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, far_class};
+use crate::units::{self, Entry};
 
 impl Allocator {
     /// A block of at least `size` bytes, aligned to 16; null: no memory.
     #[inline(always)]
     pub fn allocate(&self, heap: &Heap, size: usize) -> *mut u8 {
-        match class_of(size) {
+        match heap.near_class(size).or_else(|| far_class(size)) {
             Some(class) => self.allocate_class(heap, class),
             None => self.allocate_unusual(heap, size),
         }
@@ -23,15 +23,18 @@ impl Allocator {
     #[inline(always)]
     pub(crate) fn allocate_class(&self, heap: &Heap, class: Class) -> *mut u8 {
         let block = heap.pop(class);
-        if block.is_null() { self.allocate_slow(heap, class) } else { block }
+        if block.is_null() { self.refill_or_reclaim(heap, class) } else { block }
     }
 
-    #[inline(never)]
-    fn allocate_slow(&self, heap: &Heap, class: Class) -> *mut u8 {
+    /// A block of `class` when the loaded magazine is empty or not there; null: no memory.
+    pub(crate) fn refill_or_reclaim(&self, heap: &Heap, class: Class) -> *mut u8 {
         let block = self.refill(heap, class);
-        if !block.is_null() {
-            return block;
-        }
+        if block.is_null() { self.reclaim_and_refill(heap, class) } else { block }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reclaim_and_refill(&self, heap: &Heap, class: Class) -> *mut u8 {
         self.reclaim(heap);
         self.refill(heap, class)
     }
@@ -88,34 +91,35 @@ impl Allocator {
         // SAFETY: the caller's contract.
         let entry = unsafe { self.units.entry(block.addr()) };
         let class = heap.own_class(entry);
-        if class < CLASS_SLOTS && heap.push(class, block) {
+        let own = class < CLASS_SLOTS;
+        if own && heap.push(class, block) || !own && entry != 0 && heap.push_foreign(entry, block) {
             return Ok(());
         }
         // SAFETY: the caller's contract.
-        unsafe { self.free_unusual(heap, block) }
+        unsafe { self.free_unusual(heap, block, entry) }
     }
 
-    /// A full magazine, a block of another arena, a large or foreign one, NULL.
+    /// A block for which there is no room in the magazine that it belongs into, a large or foreign one, NULL.
     ///
     /// # Safety
-    /// As for [`Allocator::free`].
-    #[cold]
+    /// As for [`Allocator::free`]; `entry` is the block's.
     #[inline(never)]
-    pub(crate) unsafe fn free_unusual(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
+    pub(crate) unsafe fn free_unusual(
+        &self,
+        heap: &Heap,
+        block: *mut u8,
+        entry: Entry,
+    ) -> Result<(), Foreign> {
+        if entry != 0 {
+            // SAFETY: the caller's contract.
+            unsafe { self.free_slow(heap, block, entry) };
+            return Ok(());
+        }
         if block.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's contract.
-        let entry = unsafe { self.units.entry(block.addr()) };
-        if entry == 0 {
-            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
-            return unsafe { self.free_large(block) };
-        }
-        if !heap.push_foreign(entry, block) {
-            // SAFETY: the caller's contract.
-            unsafe { self.free_slow(heap, block, entry) };
-        }
-        Ok(())
+        // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+        unsafe { self.free_large(block) }
     }
 
     /// Bytes of a block that the program may use.

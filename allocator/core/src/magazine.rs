@@ -11,7 +11,8 @@ use crate::size_class::{Class, MAGAZINE_SLOTS};
 /// A place for a pointer to a block.
 pub(crate) type Slot = Cell<*mut u8>;
 
-/// A magazine. While it is loaded in a heap, the heap's `top` says how many blocks it holds; otherwise `count` does.
+/// A magazine. While it is loaded in a heap, the heap's `top` says how many blocks it holds; otherwise `count` does. Zeroed
+/// memory is an empty one.
 #[repr(C, align(64))]
 pub(crate) struct Magazine {
     next: Cell<*mut Magazine>,
@@ -25,25 +26,16 @@ pub(crate) struct Magazine {
 const _: () = assert!(size_of::<Magazine>() == 9 * 64);
 
 impl Magazine {
-    /// An empty magazine for blocks of `class`.
-    pub(crate) fn new(class: Class) -> Self {
-        Self {
-            next: Cell::new(ptr::null_mut()),
-            count: Cell::new(0),
-            class: Cell::new(class as u8),
-            guard: Cell::new(ptr::null_mut()),
-            slots: [const { Cell::new(ptr::null_mut()) }; MAGAZINE_SLOTS],
-        }
+    /// Makes of a zeroed record, or of a magazine that nobody uses any more, an empty magazine for blocks of `class`.
+    pub(crate) fn empty(&self, class: Class) {
+        self.next.set(ptr::null_mut());
+        self.count.set(0);
+        self.class.set(class as u8);
     }
 
     /// The class of its blocks.
     pub(crate) fn class(&self) -> Class {
         usize::from(self.class.get())
-    }
-
-    /// Makes an empty magazine one of `class`.
-    pub(crate) fn set_class(&self, class: Class) {
-        self.class.set(class as u8);
     }
 
     /// The top of the stack when it holds `count` blocks: the slot of the newest one, or the guard.
@@ -94,7 +86,7 @@ impl Stack {
         Self { first: Cell::new(ptr::null_mut()), len: Cell::new(0) }
     }
 
-    /// A stack of the magazines linked from `first` (null: none).
+    /// A stack of the magazines linked from `first` (null: none); its [`Stack::len`] means nothing.
     pub(crate) fn from_linked(first: *mut Magazine) -> Self {
         Self { first: Cell::new(first), len: Cell::new(0) }
     }
@@ -118,7 +110,7 @@ impl Stack {
         // SAFETY: stacked magazines are live; their memory is never unmapped.
         let top = unsafe { magazine.as_ref() };
         self.first.set(top.next.replace(ptr::null_mut()));
-        self.len.set(self.len.get().saturating_sub(1));
+        self.len.set(self.len.get().wrapping_sub(1));
         Some(magazine)
     }
 }

@@ -15,6 +15,8 @@ const WARM: usize = 8;
 
 /// Who uses which arena.
 pub(crate) struct Registry {
+    /// Heaps in use.
+    heaps: u32,
     /// Heaps that use each arena.
     users: [u32; ARENAS],
     /// Arenas that exist have the indices 1 … `count`.
@@ -24,7 +26,7 @@ pub(crate) struct Registry {
     /// Heaps that no thread uses, with all that they hold, the longest unused first.
     warm: [Option<&'static Heap>; WARM],
     /// Records of heaps that no thread uses and that hold nothing.
-    heaps: Spares<Heap>,
+    spares: Spares<Heap>,
 }
 
 // SAFETY: the heaps in the registry are used by no thread; whoever takes one out makes it his.
@@ -32,7 +34,14 @@ unsafe impl Send for Registry {}
 
 impl Registry {
     pub(crate) const fn new() -> Self {
-        Self { users: [0; ARENAS], count: 0, cursor: COMMON, warm: [None; WARM], heaps: Spares::new() }
+        Self {
+            heaps: 0,
+            users: [0; ARENAS],
+            count: 0,
+            cursor: COMMON,
+            warm: [None; WARM],
+            spares: Spares::new(),
+        }
     }
 
     /// An arena without users (left by a thread that ended).
@@ -65,7 +74,7 @@ impl Allocator {
                 None => self.arena(registry.least_used()?),
             },
         };
-        let record = match registry.heaps.take() {
+        let record = match registry.spares.take() {
             Some(record) => record,
             None => self.meta.lock().record()?,
         };
@@ -79,8 +88,8 @@ impl Allocator {
         // SAFETY: just written; heaps' memory is never unmapped.
         let heap: &'static Heap = unsafe { record.as_ref() };
         heap.settle(arena);
-        // Relaxed: a bound on memory is computed from it.
-        self.heaps.fetch_add(1, Ordering::Relaxed);
+        registry.heaps += 1;
+        self.share_depots(registry.heaps);
         Some(heap)
     }
 
@@ -120,9 +129,9 @@ impl Allocator {
             arena.release_empty(self.below());
         }
         // SAFETY: only this function knows the heap.
-        unsafe { registry.heaps.put(NonNull::from(heap)) };
-        // Relaxed: as in `attach`.
-        self.heaps.fetch_sub(1, Ordering::Relaxed);
+        unsafe { registry.spares.put(NonNull::from(heap)) };
+        registry.heaps -= 1;
+        self.share_depots(registry.heaps);
     }
 
     /// Empties the heaps that no thread uses.
@@ -199,8 +208,8 @@ impl Allocator {
             }
             registry.users[usize::from(index)] = users;
         }
-        // Relaxed: as in `attach`.
-        self.heaps.store(u32::from(own != 0) + warm.iter().flatten().count() as u32, Ordering::Relaxed);
+        registry.heaps = u32::from(own != 0) + warm.iter().flatten().count() as u32;
+        self.share_depots(registry.heaps);
     }
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
@@ -213,7 +222,7 @@ impl Allocator {
             }
         }
         for depot in &self.depots {
-            visit(depot.raw());
+            visit(depot.raw_lock());
         }
         visit(self.pages.raw());
         visit(self.spares.raw());

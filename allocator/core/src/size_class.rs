@@ -106,22 +106,36 @@ pub(crate) const CLASSES: usize = BUILT.1;
 
 static INFO: [ClassInfo; CLASS_SLOTS] = BUILT.0;
 
-const REQUESTS: usize = SMALL_MAX / QUANTUM;
+/// Largest request that the table of near requests serves, in bytes.
+const NEAR_MAX: usize = 1 << 10;
+/// Granularity of the table of far requests, in bytes: what every class above [`NEAR_MAX`] is a multiple of.
+const FAR_QUANTUM: usize = 256;
 
-/// Class of a request of `size` bytes at index `(size - 1) / 16`.
-static CLASS_OF_REQUEST: [u8; REQUESTS] = {
-    let mut table = [0; REQUESTS];
+/// Class of a request of `size` bytes, up to [`NEAR_MAX`], at index `(size - 1) / 16`. Every heap has a copy, which
+/// malloc reaches through the heap's address: one instruction and one cache line less than a table of its own.
+pub(crate) type Near = [u8; NEAR_MAX / QUANTUM];
+
+/// Classes of the requests of `quantum`, 2 · `quantum`, … bytes.
+const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
+    let mut table = [0; N];
     let mut class = 1;
     let mut index = 0;
-    while index < REQUESTS {
-        if (index + 1) * QUANTUM > BUILT.0[class].size as usize {
+    while index < N {
+        while (index + 1) * quantum > BUILT.0[class].size as usize {
             class += 1;
         }
         table[index] = class as u8;
         index += 1;
     }
     table
-};
+}
+
+/// See [`Near`].
+pub(crate) const NEAR: Near = requests(QUANTUM);
+static NEAR_TABLE: Near = NEAR;
+
+/// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 256`.
+static FAR: [u8; SMALL_MAX / FAR_QUANTUM] = requests(FAR_QUANTUM);
 
 /// One bit for each class whose blocks fill lines.
 const FILLING: u64 = {
@@ -143,12 +157,24 @@ pub(crate) fn fills_lines(class: Class) -> bool {
 
 const _: () = assert!(CLASSES < CLASS_SLOTS);
 const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);
+const _: () = assert!(step(NEAR_MAX) == FAR_QUANTUM);
 
 /// The class that serves `size` bytes; `None` for 0 and for sizes above [`SMALL_MAX`].
-#[inline(always)]
+#[inline]
 pub(crate) fn class_of(size: usize) -> Option<Class> {
-    let index = size.wrapping_sub(1) / QUANTUM;
-    CLASS_OF_REQUEST.get(index).map(|&class| usize::from(class))
+    near_class(&NEAR_TABLE, size).or_else(|| far_class(size))
+}
+
+/// The class that serves `size` bytes, by a copy of [`NEAR`]; `None` for 0 and for sizes above [`NEAR_MAX`].
+#[inline(always)]
+pub(crate) fn near_class(near: &Near, size: usize) -> Option<Class> {
+    near.get(size.wrapping_sub(1) / QUANTUM).map(|&class| usize::from(class))
+}
+
+/// The class that serves `size` bytes, which are not near; `None` for 0 and for sizes above [`SMALL_MAX`].
+#[inline(always)]
+pub(crate) fn far_class(size: usize) -> Option<Class> {
+    FAR.get(size.wrapping_sub(1) / FAR_QUANTUM).map(|&class| usize::from(class))
 }
 
 /// The smallest class that serves `size` bytes at multiples of `align` (a power of two).
@@ -160,7 +186,7 @@ pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
 
 /// The facts of a class in 1 … [`CLASSES`].
 #[inline]
-pub(crate) fn of(class: Class) -> &'static ClassInfo {
+pub(crate) const fn of(class: Class) -> &'static ClassInfo {
     &INFO[class % CLASS_SLOTS]
 }
 

@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
+use crate::magazine::Slot;
 use crate::os;
 use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
 use crate::units::UNIT;
@@ -19,6 +20,38 @@ pub(crate) enum Use {
 }
 
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
+
+/// A word whose lowest `count` bits, 1 to 64, are set.
+fn ones(count: usize) -> u64 {
+    !0 >> (64 - count)
+}
+
+/// How many of `blocks`, at least one, lie `step` bytes apart: the first and those after it.
+#[inline(always)]
+fn run(blocks: &[Slot], step: usize) -> usize {
+    let (first, mut rest) = (blocks[0].get().addr(), blocks);
+    let mut expected = first;
+    let mut follows = |slot: &Slot| {
+        let follows = slot.get().addr() == expected;
+        expected = expected.wrapping_add(step);
+        follows
+    };
+    // Four at once: the loop's own cost is as much as a comparison's.
+    while let [a, b, c, d, others @ ..] = rest
+        && follows(a)
+        && follows(b)
+        && follows(c)
+        && follows(d)
+    {
+        rest = others;
+    }
+    let at = |count: usize| first.wrapping_add(count.wrapping_mul(step));
+    let mut count = blocks.len() - rest.len();
+    while count < blocks.len() && blocks[count].get().addr() == at(count) {
+        count += 1;
+    }
+    count
+}
 
 /// Descriptor of a span.
 ///
@@ -109,51 +142,59 @@ impl Span {
         self.freed.get() == self.fresh.get()
     }
 
-    /// Hands out up to `wanted` blocks, lowest address first: those that came back, then those never used, so
-    /// that untouched pages stay untouched. Returns how many.
-    pub(crate) fn take(&self, wanted: usize, mut each: impl FnMut(*mut u8)) -> usize {
+    /// Hands out a block for each of `slots`, as far as there is room: the lowest address into the last slot. Blocks
+    /// that came back go first, then those never used, so that untouched pages stay untouched. Returns how many.
+    pub(crate) fn take(&self, slots: &[Slot]) -> usize {
         let info = size_class::of(self.class());
         let (start, size) = (self.start.get(), info.size as usize);
-        let block = |index: usize| ptr::with_exposed_provenance_mut(start + index * size);
-        let mut left = wanted;
-        if self.freed.get() > 0 {
-            for (index, word) in self.free.iter().enumerate() {
-                let mut bits = word.get();
-                if bits == 0 {
-                    continue;
-                }
-                let before = left;
-                while bits != 0 && left > 0 {
-                    each(block(index * 64 + bits.trailing_zeros() as usize));
-                    bits &= bits - 1;
-                    left -= 1;
-                }
-                word.set(bits);
-                self.freed.set(self.freed.get() - (before - left) as u16);
-                if left == 0 || self.freed.get() == 0 {
-                    break;
-                }
+        let mut left = slots.len();
+        // Blocks of neighbouring addresses, the lowest of index `first`.
+        let mut run = |first: usize, count: usize| {
+            let mut block = start + (first + count) * size;
+            for slot in &slots[left - count..left] {
+                block -= size;
+                slot.set(ptr::with_exposed_provenance_mut(block));
             }
+            left -= count;
+            left
+        };
+        let mut wanted = slots.len();
+        let (mut index, mut freed) = (0, usize::from(self.freed.get()));
+        while wanted > 0 && freed > 0 {
+            let word = &self.free[index];
+            let mut bits = word.get();
+            while bits != 0 && wanted > 0 {
+                let first = bits.trailing_zeros();
+                let count = ((bits >> first).trailing_ones() as usize).min(wanted);
+                wanted = run(index * 64 + first as usize, count);
+                bits &= !(ones(count) << first);
+                freed -= count;
+            }
+            word.set(bits);
+            index += 1;
         }
+        self.freed.set(freed as u16);
         let first = usize::from(self.fresh.get());
-        let fresh = left.min(usize::from(info.blocks) - first);
-        for index in first..first + fresh {
-            each(block(index));
-        }
-        self.fresh.set((first + fresh) as u16);
-        wanted - left + fresh
+        let count = wanted.min(usize::from(info.blocks) - first);
+        run(first, count);
+        self.fresh.set((first + count) as u16);
+        slots.len() - (wanted - count)
     }
 
     /// Takes back the leading ones of `blocks` that lie in this span; how many those are. Ends the process if one of
     /// them cannot be a block of this span that is handed out: a pointer into the middle of a block, or a block that was
     /// freed twice.
-    pub(crate) fn take_back(&self, blocks: &[Cell<*mut u8>]) -> usize {
+    ///
+    /// Neighbours in memory that are neighbours in `blocks`, as they are where a program frees in the order in which it
+    /// allocated or in the opposite one, are taken back together.
+    pub(crate) fn take_back(&self, blocks: &[Slot]) -> usize {
         let info = size_class::of(self.class());
         let (start, bytes, size) = (self.start.get(), self.bytes(), info.size as usize);
         let fresh = usize::from(self.fresh.get());
         let mut taken = 0;
-        for block in blocks {
-            let offset = block.get().addr().wrapping_sub(start);
+        while let Some(block) = blocks.get(taken) {
+            let block = block.get().addr();
+            let offset = block.wrapping_sub(start);
             if offset >= bytes {
                 break;
             }
@@ -161,16 +202,30 @@ impl Span {
             if index * size != offset || index >= fresh {
                 os::die("ample: free of a pointer that malloc did not return\n");
             }
-            let word = &self.free[index / 64];
-            let bit = 1 << (index % 64);
-            if word.get() & bit != 0 {
-                os::die("ample: free of a block that is free already\n");
-            }
-            word.set(word.get() | bit);
-            taken += 1;
+            let rest = &blocks[taken..];
+            let up = run(&rest[..rest.len().min(fresh - index)], size);
+            let down = if up == 1 { run(&rest[..rest.len().min(index + 1)], size.wrapping_neg()) } else { 1 };
+            let count = up.max(down);
+            self.set_free(index + 1 - down, count);
+            taken += count;
         }
         self.freed.set(self.freed.get() + taken as u16);
         taken
+    }
+
+    /// Sets the bits of `count` blocks from `first` on. Ends the process if one of them is set.
+    fn set_free(&self, first: usize, count: usize) {
+        let (mut index, end) = (first, first + count);
+        while index < end {
+            let word = &self.free[index / 64];
+            let bits = (64 - index % 64).min(end - index);
+            let mask = ones(bits) << (index % 64);
+            if word.get() & mask != 0 {
+                os::die("ample: free of a block that is free already\n");
+            }
+            word.set(word.get() | mask);
+            index += bits;
+        }
     }
 
     /// Whether the counts agree with the bits.
@@ -243,39 +298,82 @@ mod tests {
         span
     }
 
+    /// The blocks that a span hands out when `wanted` are asked for, in the order in which malloc gets them.
+    fn take(span: &Span, wanted: usize) -> Vec<*mut u8> {
+        let slots = vec![Cell::new(ptr::null_mut()); wanted];
+        let taken = span.take(&slots);
+        slots.iter().rev().map(Cell::get).take(taken).collect()
+    }
+
+    fn give_back(span: &Span, blocks: impl IntoIterator<Item = *mut u8>) -> usize {
+        span.take_back(&blocks.into_iter().map(Cell::new).collect::<Vec<_>>())
+    }
+
     #[test]
     fn blocks_come_lowest_first_and_each_once() {
         let span = small(5);
-        let mut blocks = Vec::new();
         let all = span.room();
-        assert_eq!(span.take(10, |b| blocks.push(b.addr())), 10);
-        assert_eq!(span.take(all, |b| blocks.push(b.addr())), all - 10);
-        assert!(blocks.is_sorted());
-        blocks.dedup();
+        let mut blocks = take(&span, 10);
+        assert_eq!(blocks.len(), 10);
+        blocks.extend(take(&span, all));
+        assert!(blocks.is_sorted_by(|a, b| a < b));
         assert_eq!(blocks.len(), all);
         assert!(span.is_valid() && span.room() == 0);
-        let back = [7, 3, 200].map(|index| Cell::new(ptr::without_provenance_mut::<u8>(blocks[index])));
-        assert_eq!(span.take_back(&back), 3);
-        let mut again = Vec::new();
-        assert_eq!(span.take(5, |b| again.push(b.addr())), 3);
-        assert_eq!(again, [blocks[3], blocks[7], blocks[200]]);
+        assert_eq!(give_back(&span, [7, 3, 200].map(|index| blocks[index])), 3);
+        assert_eq!(take(&span, 5), [blocks[3], blocks[7], blocks[200]]);
+    }
+
+    #[test]
+    fn blocks_come_back_in_any_order_one_by_one_or_in_runs() {
+        let span = small(3);
+        let blocks = take(&span, span.room());
+        let last = blocks.len() - 1;
+        // Up over the ends of words, down over them, alone, and a stranger that ends it.
+        let up = (60..200).collect::<Vec<_>>();
+        let down = (201..=last).rev().collect::<Vec<_>>();
+        let alone = [5, 0, 59];
+        let order: Vec<_> = up.into_iter().chain(down).chain(alone).collect();
+        let stranger = [ptr::without_provenance_mut(span.end())];
+        let back = order.iter().map(|&index| blocks[index]).chain(stranger);
+        assert_eq!(give_back(&span, back), order.len());
+        assert!(span.is_valid());
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(take(&span, last), sorted.iter().map(|&index| blocks[index]).collect::<Vec<_>>());
+        assert!(span.is_valid());
     }
 
     #[test]
     #[should_panic(expected = "free already")]
     fn a_second_free_ends_the_process() {
         let span = small(1);
-        let block = Cell::new(ptr::null_mut());
-        span.take(1, |b| block.set(b));
-        span.take_back(&[block.clone(), block]);
+        let block = take(&span, 1)[0];
+        give_back(&span, [block, block]);
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn a_second_free_within_a_run_ends_the_process() {
+        let span = small(1);
+        let blocks = take(&span, 4);
+        give_back(&span, [blocks[2]]);
+        give_back(&span, blocks);
     }
 
     #[test]
     #[should_panic(expected = "malloc did not return")]
     fn a_pointer_into_a_block_ends_the_process() {
         let span = small(4);
-        let block = Cell::new(ptr::null_mut());
-        span.take(1, |b| block.set(b.wrapping_add(16)));
-        span.take_back(&[block]);
+        let block = take(&span, 1)[0];
+        give_back(&span, [block.wrapping_add(16)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "malloc did not return")]
+    fn a_block_that_was_never_handed_out_ends_the_process() {
+        let span = small(4);
+        let blocks = take(&span, 2);
+        let size = blocks[1].addr() - blocks[0].addr();
+        give_back(&span, [blocks[0], blocks[1], blocks[1].wrapping_add(size)]);
     }
 }

@@ -1,14 +1,11 @@
 //! Atomics and the lock: the only file that knows whether `loom` is checking.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32};
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32};
 
 pub(crate) use core::sync::atomic::Ordering;
-
-#[cfg(not(loom))]
-use core::sync::atomic::AtomicUsize;
 
 #[cfg(not(loom))]
 use crate::os;
