@@ -11,13 +11,15 @@ use crate::os;
 use crate::page_heap::{Ground, PageHeap};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
+use crate::starter::{self, MIXED};
 use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering};
 use crate::units::{self, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
-/// Empty magazines that a heap keeps, and those that it still has after a trim.
-const SPARES: u32 = 64;
+/// A heap keeps an empty magazine for each of this many bytes that its private depot may hold.
+const BYTES_PER_SPARE: usize = 32 << 10;
+/// Empty magazines that a heap still has after a trim.
 const SPARES_TRIMMED: u32 = 8;
 /// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
 const DEPOT_MAX: usize = 8 << 20;
@@ -90,13 +92,21 @@ impl Allocator {
             bin.previous.set(heap.loaded(class).map_or(ptr::null_mut(), NonNull::as_ptr));
             return heap.load_and_pop(class, NonNull::from(filled), filled.count.get());
         }
-        let stored = heap.fetch(class).or_else(|| {
+        let mut stored = heap.fetch(class);
+        if stored.is_none() {
+            if bin.started.get() < starter::allowance(class) {
+                bin.started.set(bin.started.get() + 1);
+                let block = arena.take_mixed(self.below(), class);
+                if !block.is_null() {
+                    return block;
+                }
+            }
             bin.allowed.set(bin.allowed.get().saturating_add(1));
             self.empty_inbox(heap, arena);
-            heap.fetch(class).or_else(|| {
+            stored = heap.fetch(class).or_else(|| {
                 size_class::fills_lines(class).then(|| self.depots[class].take()).flatten()
-            })
-        });
+            });
+        }
         if let Some(stored) = stored {
             if let Some(empty) = NonNull::new(bin.loaded.get()) {
                 self.put_spare(heap, empty);
@@ -108,7 +118,7 @@ impl Allocator {
         let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);
         };
-        let capacity = size_class::of(class).magazine;
+        let capacity = size_class::of(class).magazine as u8;
         let wanted = bin.refill.get().min(capacity);
         bin.refill.set((wanted * 2).min(capacity));
         // SAFETY: the magazine is this heap's.
@@ -141,10 +151,11 @@ impl Allocator {
         self.give_back_direct(block, entry);
     }
 
-    /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine.
+    /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine, or
+    /// no class that has any.
     #[inline]
     fn make_room(&self, heap: &Heap, class: Class) -> bool {
-        let bin = &heap.bins[class];
+        let Some(bin) = heap.bins.get(class) else { return false };
         let Some(full) = heap.loaded(class) else {
             return self.take_spare(heap, class).inspect(|&magazine| heap.load(class, magazine, 0)).is_some();
         };
@@ -200,9 +211,11 @@ impl Allocator {
         self.put_spare(heap, magazine);
     }
 
-    /// Makes room in the outgoing magazine of `class`, which is full or not there. `false`: no memory for a magazine.
+    /// Makes room in the outgoing magazine of `class`, which is full or not there. `false`: as for
+    /// [`Allocator::make_room`].
     fn make_outgoing(&self, heap: &Heap, class: Class) -> bool {
-        let place = &heap.bins[class].outgoing;
+        let Some(bin) = heap.bins.get(class) else { return false };
+        let place = &bin.outgoing;
         match NonNull::new(place.get()) {
             Some(full) if !self.deliver(full) => true,
             _ => {
@@ -357,9 +370,13 @@ impl Allocator {
         }
     }
 
-    /// Takes back a block from a thread without a heap.
+    /// Takes back a small block without a heap: that of a thread that has none, or one of a starter.
     pub(crate) fn give_back_direct(&self, block: *mut u8, entry: Entry) {
-        self.arena(units::arena_in(entry)).give_back_one(self.below(), block);
+        let arena = self.arena(units::arena_in(entry));
+        match units::class_in(entry) {
+            MIXED => arena.give_back_mixed(block),
+            _ => arena.give_back_one(self.below(), block),
+        }
     }
 
     /// An empty magazine for `class`.
@@ -379,7 +396,8 @@ impl Allocator {
 
     /// Keeps an empty magazine.
     fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
-        if heap.spares.len() < SPARES {
+        // Relaxed: as in `share_depots`.
+        if (heap.spares.len() as usize) < self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE {
             heap.spares.push(magazine);
         } else {
             // SAFETY: an empty magazine that nobody else knows.

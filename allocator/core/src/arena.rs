@@ -8,6 +8,7 @@ use crate::magazine::{Magazine, Slot};
 use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Span, SpanList, Use};
+use crate::starter::{Fill, MIXED, Table};
 use crate::sync::{Lock, RawLock};
 use crate::units::{self, UNIT};
 
@@ -20,13 +21,21 @@ pub(crate) struct Arena {
     pub(crate) index: u16,
     /// Magazines of this arena's blocks that other threads freed.
     pub(crate) inbox: Inbox<Magazine>,
+    /// The classes of the starter's blocks.
+    starter: Table,
     spans: Lock<Spans>,
 }
 
-/// For each class the spans with room.
 struct Spans {
+    /// For each class the spans with room.
     with_room: [SpanList; CLASS_SLOTS],
+    /// The unit of the starter, if there is one, and its use.
+    starter: Option<&'static Span>,
+    fill: Fill,
 }
+
+// SAFETY: a starter's descriptor is used by the holder of the arena's lock only.
+unsafe impl Send for Spans {}
 
 /// What an arena needs of the rest of the allocator.
 #[derive(Clone, Copy)]
@@ -38,8 +47,9 @@ pub(crate) struct Below<'a> {
 impl Arena {
     /// An arena without spans, whose inbox is open.
     pub(crate) fn new(index: u16) -> Self {
-        let spans = Spans { with_room: [const { SpanList::new() }; CLASS_SLOTS] };
-        Self { index, inbox: Inbox::new(), spans: Lock::new(spans) }
+        let with_room = [const { SpanList::new() }; CLASS_SLOTS];
+        let spans = Spans { with_room, starter: None, fill: Fill::new() };
+        Self { index, inbox: Inbox::new(), starter: Table::new(), spans: Lock::new(spans) }
     }
 
     /// The lock alone: see [`Lock::raw`].
@@ -69,6 +79,28 @@ impl Arena {
         let count = room.min(wanted);
         spans.take(class, magazine.slots(0..count));
         count
+    }
+
+    /// Hands out one block of `class` from the starter; null: there is no room.
+    pub(crate) fn take_mixed(&self, below: Below, class: Class) -> *mut u8 {
+        let mut spans = self.spans.lock();
+        let Some(starter) = spans.starter.or_else(|| spans.acquire_starter(below, self.index)) else {
+            return core::ptr::null_mut();
+        };
+        match spans.fill.take(&self.starter, class) {
+            Some(offset) => core::ptr::with_exposed_provenance_mut(starter.start.get() + offset),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// The class of a live block of the starter.
+    pub(crate) fn mixed_class(&self, block: *mut u8) -> Class {
+        self.starter.class(block)
+    }
+
+    /// Takes a block of the starter back.
+    pub(crate) fn give_back_mixed(&self, block: *mut u8) {
+        self.spans.lock().fill.take_back(&self.starter, block);
     }
 
     /// Hands out one block of `class`, for threads that have no heap.
@@ -138,6 +170,11 @@ impl Arena {
                 }
             }
         }
+        if spans.fill.is_empty()
+            && let Some(starter) = spans.starter.take()
+        {
+            spans.free(below, starter);
+        }
     }
 }
 
@@ -157,6 +194,20 @@ impl Spans {
         );
         self.list(class, span);
         Some(span)
+    }
+
+    /// A unit for the starter.
+    fn acquire_starter(&mut self, below: Below, arena: u16) -> Option<&'static Span> {
+        let span = below.pages.lock().allocate(below.ground, 1, UNIT, Use::Small)?;
+        let entry = units::entry_of(MIXED, arena);
+        below.ground.units.set_all(
+            span.start.get(),
+            span.units.get(),
+            core::ptr::from_ref(span).cast_mut(),
+            entry,
+        );
+        self.starter = Some(span);
+        self.starter
     }
 
     /// Hands out a block for each of `slots`; the listed spans have that many.
@@ -188,6 +239,10 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
+        self.free(below, span);
+    }
+
+    fn free(&mut self, below: Below, span: &'static Span) {
         below.ground.units.set_all(span.start.get(), span.units.get(), core::ptr::null_mut(), 0);
         below.pages.lock().free(below.ground, span);
     }

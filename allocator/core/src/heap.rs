@@ -59,11 +59,13 @@ pub(crate) struct Bin {
     /// needed. A thread that only frees keeps next to nothing.
     pub(crate) allowed: Cell<u16>,
     /// Blocks to ask the arena for next time; grows with use.
-    pub(crate) refill: Cell<u16>,
+    pub(crate) refill: Cell<u8>,
+    /// Blocks that came from the arena's starter.
+    pub(crate) started: Cell<u8>,
 }
 
 /// Blocks of the first refill of a class.
-const FIRST_REFILL: u16 = 8;
+const FIRST_REFILL: u8 = 8;
 
 /// A slot that is always null: the top of a magazine that is not there.
 struct NoSlot(Slot);
@@ -93,6 +95,7 @@ impl Heap {
                     low: Cell::new(0),
                     allowed: Cell::new(1),
                     refill: Cell::new(FIRST_REFILL),
+                    started: Cell::new(0),
                 }
             }; CLASSES + 1],
         }
@@ -161,8 +164,10 @@ impl Heap {
         if size_class::fills_lines(class) {
             return self.push(class, block);
         }
+        // A block of a starter has no bin.
+        let Some(bin) = self.bins.get(class) else { return false };
         // SAFETY: a heap's magazines are live.
-        let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
+        let Some(outgoing) = (unsafe { bin.outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
         if count == size_class::of(class).magazine {
             return false;
@@ -186,6 +191,11 @@ impl Heap {
         self.load(class, magazine, left);
         // SAFETY: the caller hands over a live magazine.
         unsafe { magazine.as_ref() }.slot(left).get()
+    }
+
+    /// From now on the blocks of `class` come from spans of their own, in which they are aligned as their size is.
+    pub(crate) fn leave_starter(&self, class: Class) {
+        self.bins[class].started.set(u8::MAX);
     }
 
     /// Makes the heap forget its magazines of `class`.

@@ -7,6 +7,7 @@ use crate::heap::Heap;
 use crate::large::Foreign;
 use crate::os;
 use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, far_class};
+use crate::starter::{self, MIXED};
 use crate::units::{self, Entry};
 
 impl Allocator {
@@ -63,7 +64,12 @@ impl Allocator {
             return self.allocate(heap, size);
         }
         match size_class::class_of_aligned(size, align) {
-            Some(class) => self.allocate_class(heap, class),
+            Some(class) => {
+                if align > starter::GRANULE {
+                    heap.leave_starter(class);
+                }
+                self.allocate_class(heap, class)
+            }
             None => self.allocate_run(heap, size, align).0,
         }
     }
@@ -131,7 +137,15 @@ impl Allocator {
         match unsafe { self.units.entry(block.addr()) } {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
             0 => unsafe { self.large_size(block) },
-            entry => Ok(size_class::of(units::class_in(entry)).size as usize),
+            entry => Ok(size_class::of(self.class(block, entry)).size as usize),
+        }
+    }
+
+    /// The class of a live small block with this entry.
+    fn class(&self, block: *mut u8, entry: Entry) -> Class {
+        match units::class_in(entry) {
+            MIXED => self.arena(units::arena_in(entry)).mixed_class(block),
+            class => class,
         }
     }
 

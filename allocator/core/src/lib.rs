@@ -38,6 +38,7 @@ mod page_heap;
 mod registry;
 mod size_class;
 mod span;
+mod starter;
 mod sync;
 #[cfg(not(any(test, miri)))]
 mod thread_local;

@@ -1,0 +1,182 @@
+//! Starters: one unit of each arena in which blocks of all sizes up to 1 KiB lie side by side.
+//!
+//! A span of one class costs at least a page, so that a thread with a block each of thirty sizes would keep thirty
+//! pages for a few kilobytes. The first blocks of each class therefore come from the arena's starter, as far as it has
+//! room; a class that goes on being used moves to spans of its own. Blocks of a starter never enter a magazine: they
+//! are handed out and taken back one by one, under the arena's lock.
+//!
+//! The unit map says [`MIXED`] for the unit of a starter; the class of each block is found in the starter's table.
+
+use crate::os;
+use crate::size_class::{self, CLASS_SLOTS, Class, NEAR_MAX};
+use crate::sync::{AtomicU8, Ordering};
+use crate::units::UNIT;
+
+/// What stands for a class in the unit map's entry for a starter.
+pub(crate) const MIXED: Class = CLASS_SLOTS - 1;
+
+/// Where a block may begin: at multiples of this many bytes.
+pub(crate) const GRANULE: usize = 32;
+/// In the table: the block came back.
+const FREE: u8 = 1 << 7;
+
+/// How many blocks of `class` a heap may get from its arena's starter, one after the other; then the class is in steady use.
+pub(crate) fn allowance(class: Class) -> u8 {
+    ALLOWANCES[class]
+}
+
+static ALLOWANCES: [u8; CLASS_SLOTS] = {
+    let mut allowances = [0; CLASS_SLOTS];
+    let mut class = 1;
+    while size_class::of(class).size as usize <= NEAR_MAX {
+        let fitting = 2 * NEAR_MAX / size_class::of(class).size as usize;
+        allowances[class] = if fitting < 8 { fitting } else { 8 } as u8;
+        class += 1;
+    }
+    allowances
+};
+
+/// The table of a starter: for each granule the class of the block that begins there; 0: none does.
+///
+/// Written under the arena's lock. An entry changes only while its block is not live, so whoever owns a block may read the block's.
+pub(crate) struct Table([AtomicU8; UNIT / GRANULE]);
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU8::new(0) }; UNIT / GRANULE])
+    }
+
+    /// The class of a live block of the starter. Ends the process if there is no such block.
+    pub(crate) fn class(&self, block: *mut u8) -> Class {
+        let offset = block.addr() % UNIT;
+        // Relaxed: whoever owns the block got it after the entry was written.
+        let class = self.0[offset / GRANULE].load(Ordering::Relaxed);
+        if !offset.is_multiple_of(GRANULE) || class == 0 {
+            os::die("ample: free of a pointer that malloc did not return\n");
+        }
+        if class & FREE != 0 {
+            os::die("ample: free of a block that is free already\n");
+        }
+        usize::from(class)
+    }
+
+    fn set(&self, granule: usize, class: u8) {
+        // Relaxed: written under the arena's lock; for readers see `class`.
+        self.0[granule].store(class, Ordering::Relaxed);
+    }
+
+    /// The first granule below `end` whose entry is `wanted`.
+    fn find(&self, end: usize, wanted: u8) -> Option<usize> {
+        // Relaxed: written under the arena's lock, which the caller holds.
+        self.0[..end].iter().position(|entry| entry.load(Ordering::Relaxed) == wanted)
+    }
+}
+
+/// How much of a starter is in use. Guarded by the arena's lock.
+pub(crate) struct Fill {
+    /// Granules below this one have been handed out.
+    next: usize,
+    /// Blocks that are handed out.
+    live: usize,
+}
+
+impl Fill {
+    pub(crate) const fn new() -> Self {
+        Self { next: 0, live: 0 }
+    }
+
+    /// Whether no block is handed out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Hands out a block of `class`: its offset; `None`: there is no room.
+    pub(crate) fn take(&mut self, table: &Table, class: Class) -> Option<usize> {
+        if self.live == 0 {
+            self.next = 0;
+        }
+        let granule = table.find(self.next, class as u8 | FREE).or_else(|| {
+            let (first, count) = (self.next, (size_class::of(class).size as usize).div_ceil(GRANULE));
+            (first + count <= UNIT / GRANULE).then(|| {
+                // What an earlier use of these granules has left.
+                (first + 1..first + count).for_each(|granule| table.set(granule, 0));
+                self.next = first + count;
+                first
+            })
+        })?;
+        table.set(granule, class as u8);
+        self.live += 1;
+        Some(granule * GRANULE)
+    }
+
+    /// Takes a block back.
+    pub(crate) fn take_back(&mut self, table: &Table, block: *mut u8) {
+        let class = table.class(block);
+        table.set(block.addr() % UNIT / GRANULE, class as u8 | FREE);
+        self.live -= 1;
+    }
+}
+
+const _: () = assert!(MIXED > size_class::CLASSES && MIXED < FREE as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::without_provenance_mut;
+
+    const SMALL: Class = 1;
+    const LARGE: Class = 20;
+
+    fn at(offset: usize) -> *mut u8 {
+        without_provenance_mut(7 * UNIT + offset)
+    }
+
+    #[test]
+    fn blocks_of_all_classes_lie_side_by_side_and_are_used_again() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        let size = size_class::of(LARGE).size as usize;
+        assert_eq!(fill.take(&table, SMALL), Some(0));
+        assert_eq!(fill.take(&table, LARGE), Some(GRANULE));
+        let third = GRANULE + size.next_multiple_of(GRANULE);
+        assert_eq!(fill.take(&table, SMALL), Some(third));
+        assert_eq!(table.class(at(0)), SMALL);
+        assert_eq!(table.class(at(GRANULE)), LARGE);
+        fill.take_back(&table, at(GRANULE));
+        assert_eq!(fill.take(&table, SMALL), Some(third + GRANULE));
+        assert_eq!(fill.take(&table, LARGE), Some(GRANULE));
+        assert!(!fill.is_empty());
+    }
+
+    #[test]
+    fn a_full_one_has_no_room_and_an_empty_one_begins_anew() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        let mut blocks = Vec::new();
+        while let Some(offset) = fill.take(&table, LARGE) {
+            blocks.push(offset);
+        }
+        assert_eq!(blocks.len(), UNIT / (size_class::of(LARGE).size as usize).next_multiple_of(GRANULE));
+        for offset in blocks {
+            fill.take_back(&table, at(offset));
+        }
+        assert!(fill.is_empty());
+        assert_eq!(fill.take(&table, SMALL), Some(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn a_second_free_ends_the_process() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        fill.take(&table, SMALL);
+        fill.take(&table, SMALL);
+        fill.take_back(&table, at(0));
+        fill.take_back(&table, at(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "malloc did not return")]
+    fn a_pointer_into_a_block_ends_the_process() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        fill.take(&table, LARGE);
+        fill.take_back(&table, at(GRANULE));
+    }
+}
