@@ -103,9 +103,9 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_add(1));
             self.empty_inbox(heap, arena);
-            stored = heap.fetch(class).or_else(|| {
-                size_class::fills_lines(class).then(|| self.depots[class].take()).flatten()
-            });
+            stored = heap
+                .fetch(class)
+                .or_else(|| size_class::fills_lines(class).then(|| self.depots[class].take()).flatten());
         }
         if let Some(stored) = stored {
             if let Some(empty) = NonNull::new(bin.loaded.get()) {

@@ -8,7 +8,7 @@ use crate::magazine::{Magazine, Slot};
 use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Span, SpanList, Use};
-use crate::starter::{Fill, MIXED, Table};
+use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::sync::{Lock, RawLock};
 use crate::units::{self, UNIT};
 
@@ -198,7 +198,7 @@ impl Spans {
 
     /// A unit for the starter.
     fn acquire_starter(&mut self, below: Below, arena: u16) -> Option<&'static Span> {
-        let span = below.pages.lock().allocate(below.ground, 1, UNIT, Use::Small)?;
+        let span = below.pages.lock().allocate(below.ground, starter::UNITS, STARTER, Use::Small)?;
         let entry = units::entry_of(MIXED, arena);
         below.ground.units.set_all(
             span.start.get(),

@@ -1,54 +1,52 @@
-//! Starters: one unit of each arena in which blocks of all sizes up to 1 KiB lie side by side.
+//! Starters: one span of each arena in which blocks of all sizes up to 2 KiB lie side by side.
 //!
 //! A span of one class costs at least a page, so that a thread with a block each of thirty sizes would keep thirty
 //! pages for a few kilobytes. The first blocks of each class therefore come from the arena's starter, as far as it has
 //! room; a class that goes on being used moves to spans of its own. Blocks of a starter never enter a magazine: they
 //! are handed out and taken back one by one, under the arena's lock.
 //!
-//! The unit map says [`MIXED`] for the unit of a starter; the class of each block is found in the starter's table.
+//! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, Class, NEAR_MAX};
+use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::sync::{AtomicU8, Ordering};
 use crate::units::UNIT;
 
 /// What stands for a class in the unit map's entry for a starter.
 pub(crate) const MIXED: Class = CLASS_SLOTS - 1;
 
+/// Units of a starter.
+pub(crate) const UNITS: usize = 4;
+/// Bytes of a starter, and what its address is a multiple of.
+pub(crate) const STARTER: usize = UNITS * UNIT;
 /// Where a block may begin: at multiples of this many bytes.
 pub(crate) const GRANULE: usize = 32;
 /// In the table: the block came back.
 const FREE: u8 = 1 << 7;
 
-/// How many blocks of `class` a heap may get from its arena's starter, one after the other; then the class is in steady use.
-pub(crate) fn allowance(class: Class) -> u8 {
-    ALLOWANCES[class]
-}
+/// Largest block that may lie in a starter, in bytes.
+const LARGEST: usize = 2 << 10;
+/// Blocks of a class that a heap gets from its arena's starter, one after the other; then the class is in steady use.
+const ALLOWANCE: u8 = 8;
 
-static ALLOWANCES: [u8; CLASS_SLOTS] = {
-    let mut allowances = [0; CLASS_SLOTS];
-    let mut class = 1;
-    while size_class::of(class).size as usize <= NEAR_MAX {
-        let fitting = 2 * NEAR_MAX / size_class::of(class).size as usize;
-        allowances[class] = if fitting < 8 { fitting } else { 8 } as u8;
-        class += 1;
-    }
-    allowances
-};
+/// How many blocks of `class` a heap may get from its arena's starter.
+pub(crate) fn allowance(class: Class) -> u8 {
+    if size_class::of(class).size as usize <= LARGEST { ALLOWANCE } else { 0 }
+}
 
 /// The table of a starter: for each granule the class of the block that begins there; 0: none does.
 ///
 /// Written under the arena's lock. An entry changes only while its block is not live, so whoever owns a block may read the block's.
-pub(crate) struct Table([AtomicU8; UNIT / GRANULE]);
+pub(crate) struct Table([AtomicU8; STARTER / GRANULE]);
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicU8::new(0) }; UNIT / GRANULE])
+        Self([const { AtomicU8::new(0) }; STARTER / GRANULE])
     }
 
     /// The class of a live block of the starter. Ends the process if there is no such block.
     pub(crate) fn class(&self, block: *mut u8) -> Class {
-        let offset = block.addr() % UNIT;
+        let offset = block.addr() % STARTER;
         // Relaxed: whoever owns the block got it after the entry was written.
         let class = self.0[offset / GRANULE].load(Ordering::Relaxed);
         if !offset.is_multiple_of(GRANULE) || class == 0 {
@@ -78,11 +76,13 @@ pub(crate) struct Fill {
     next: usize,
     /// Blocks that are handed out.
     live: usize,
+    /// For each class the blocks that came back.
+    free: [u16; CLASSES + 1],
 }
 
 impl Fill {
     pub(crate) const fn new() -> Self {
-        Self { next: 0, live: 0 }
+        Self { next: 0, live: 0, free: [0; CLASSES + 1] }
     }
 
     /// Whether no block is handed out.
@@ -93,17 +93,22 @@ impl Fill {
     /// Hands out a block of `class`: its offset; `None`: there is no room.
     pub(crate) fn take(&mut self, table: &Table, class: Class) -> Option<usize> {
         if self.live == 0 {
-            self.next = 0;
+            *self = Self::new();
         }
-        let granule = table.find(self.next, class as u8 | FREE).or_else(|| {
-            let (first, count) = (self.next, (size_class::of(class).size as usize).div_ceil(GRANULE));
-            (first + count <= UNIT / GRANULE).then(|| {
-                // What an earlier use of these granules has left.
-                (first + 1..first + count).for_each(|granule| table.set(granule, 0));
-                self.next = first + count;
-                first
-            })
-        })?;
+        let granule = if self.free[class] > 0 {
+            self.free[class] -= 1;
+            table.find(self.next, class as u8 | FREE)?
+        } else {
+            let first = self.next;
+            let end = first + (size_class::of(class).size as usize).div_ceil(GRANULE);
+            if end > table.0.len() {
+                return None;
+            }
+            // What an earlier use of these granules has left.
+            (first..end).for_each(|granule| table.set(granule, 0));
+            self.next = end;
+            first
+        };
         table.set(granule, class as u8);
         self.live += 1;
         Some(granule * GRANULE)
@@ -112,7 +117,8 @@ impl Fill {
     /// Takes a block back.
     pub(crate) fn take_back(&mut self, table: &Table, block: *mut u8) {
         let class = table.class(block);
-        table.set(block.addr() % UNIT / GRANULE, class as u8 | FREE);
+        table.set(block.addr() % STARTER / GRANULE, class as u8 | FREE);
+        self.free[class] += 1;
         self.live -= 1;
     }
 }
@@ -128,7 +134,7 @@ mod tests {
     const LARGE: Class = 20;
 
     fn at(offset: usize) -> *mut u8 {
-        without_provenance_mut(7 * UNIT + offset)
+        without_provenance_mut(7 * STARTER + offset)
     }
 
     #[test]
@@ -154,12 +160,24 @@ mod tests {
         while let Some(offset) = fill.take(&table, LARGE) {
             blocks.push(offset);
         }
-        assert_eq!(blocks.len(), UNIT / (size_class::of(LARGE).size as usize).next_multiple_of(GRANULE));
+        assert_eq!(blocks.len(), STARTER / (size_class::of(LARGE).size as usize).next_multiple_of(GRANULE));
         for offset in blocks {
             fill.take_back(&table, at(offset));
         }
         assert!(fill.is_empty());
         assert_eq!(fill.take(&table, SMALL), Some(0));
+    }
+
+    #[test]
+    fn what_an_earlier_use_left_is_not_handed_out() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        let first: Vec<_> = (0..10).filter_map(|_| fill.take(&table, SMALL)).collect();
+        first.into_iter().for_each(|offset| fill.take_back(&table, at(offset)));
+        assert_eq!(fill.take(&table, LARGE), Some(0));
+        let small = fill.take(&table, SMALL).expect("room");
+        fill.take_back(&table, at(small));
+        assert_eq!(fill.take(&table, SMALL), Some(small));
+        assert_ne!(fill.take(&table, SMALL), Some(small));
     }
 
     #[test]
