@@ -20,8 +20,9 @@ fn fail(code: c_int) -> *mut c_void {
     ptr::null_mut()
 }
 
+/// `block`, or NULL and ENOMEM.
 #[inline(always)]
-fn or_enomem(block: *mut u8) -> *mut c_void {
+pub(crate) fn or_enomem(block: *mut u8) -> *mut c_void {
     if block.is_null() { fail(libc::ENOMEM) } else { block.cast() }
 }
 

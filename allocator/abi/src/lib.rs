@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `c` | malloc and its family |
 //! | `cxx` | C++'s operators new and delete |
+//! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `foreign` | blocks that came from the C library's own malloc |
 #![cfg_attr(not(test), no_std)]
 
 mod c;
 mod cxx;
 mod foreign;
+mod own;
 
 /// Ends the process: this library neither unwinds nor formats.
 #[cfg_attr(not(test), panic_handler)]

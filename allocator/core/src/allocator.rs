@@ -7,6 +7,7 @@ use crate::depot::Depot;
 use crate::heap::Heap;
 use crate::magazine::{Magazine, Stack};
 use crate::meta::{Meta, Spares};
+use crate::options::{Name, Options};
 use crate::os;
 use crate::page_heap::{Ground, PageHeap};
 use crate::registry::Registry;
@@ -32,6 +33,7 @@ const TRIM_MS: u64 = 500;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
+    pub(crate) options: Options,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
@@ -48,6 +50,7 @@ impl Allocator {
     #[allow(clippy::new_without_default, reason = "a const constructor for statics")]
     pub const fn new() -> Self {
         Self {
+            options: Options::new(),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
@@ -82,6 +85,9 @@ impl Allocator {
     #[inline]
     pub(crate) fn refill(&self, heap: &Heap, class: Class) -> *mut u8 {
         let Some(arena) = heap.arena() else { return self.take_direct(class) };
+        if !self.options.is_on(Name::Cache) {
+            return arena.take_one(self.below(), class);
+        }
         self.look_at_clock(heap);
         let bin = &heap.bins[class];
         let previous = bin.previous.get();
@@ -136,7 +142,7 @@ impl Allocator {
     /// `block` is a live small block with this entry.
     pub(crate) unsafe fn free_slow(&self, heap: &Heap, block: *mut u8, entry: Entry) {
         let class = units::class_in(entry);
-        if heap.arena().is_some() {
+        if heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
             let stays = heap.own_class(entry) < CLASS_SLOTS || size_class::fills_lines(class);
             let taken = if stays {
@@ -359,6 +365,17 @@ impl Allocator {
         {
             // SAFETY: an empty magazine that nobody else knows.
             unsafe { self.spares.lock().put(magazine) };
+        }
+    }
+
+    /// Makes a heap do as the options say.
+    pub(crate) fn apply_options(&self, heap: &Heap) {
+        if self.options.is_on(Name::IsolateLines) {
+            heap.isolate_lines();
+        }
+        if !self.options.is_on(Name::Cache) {
+            self.flush(heap);
+            (1..=CLASSES).for_each(|class| heap.leave_starter(class));
         }
     }
 

@@ -24,6 +24,7 @@ fn current() -> &'static Heap {
 
 #[cold]
 fn attach() -> &'static Heap {
+    PROCESS.options.read_environment();
     let Some(heap) = PROCESS.attach() else { return ENDED.heap() };
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
@@ -69,9 +70,16 @@ extern "C" fn thread_ends(_: *mut c_void) {
 /// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
 /// block may be freed before anything was allocated; without it, the first allocation does so.
 pub fn prepare() {
-    let _pages = PROCESS.pages.lock();
+    let pages = PROCESS.pages.lock();
     // A failure shows itself at the first allocation, as 'no memory'.
     PROCESS.units.establish();
+    drop(pages);
+    if PROCESS.options.read_environment()
+        && let heap = thread_local::heap()
+        && heap.arena().is_some()
+    {
+        PROCESS.apply_options(heap);
+    }
 }
 
 /// The fast path of malloc up to 1 KiB: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_far`] must
@@ -131,6 +139,11 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
 /// See [`Allocator::allocate_aligned`].
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
     PROCESS.allocate_aligned(current(), size, align)
+}
+
+/// See [`Allocator::allocate_shared`].
+pub fn malloc_shared(size: usize) -> *mut u8 {
+    PROCESS.allocate_shared(current(), size)
 }
 
 /// See [`Allocator::allocate_zeroed`].

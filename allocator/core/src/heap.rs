@@ -16,7 +16,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::Arena;
 use crate::magazine::{Magazine, Slot, Stack};
-use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, Near};
+use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
 use crate::units::{self, Entry};
 
 /// A heap. Only its thread uses it.
@@ -27,7 +27,7 @@ pub struct Heap {
     /// For each class the last slot of the loaded magazine.
     limits: [Cell<*const Slot>; CLASS_SLOTS],
     /// Class of each request that the table of near ones serves.
-    near: Near,
+    near: Cell<Near>,
     /// The arena's index, shifted as in an entry of the unit map; for an inert heap a value that matches no entry.
     tag: Cell<usize>,
     /// The arena; null for an inert heap.
@@ -79,7 +79,7 @@ impl Heap {
         Self {
             tops: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
             limits: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
-            near: NEAR,
+            near: Cell::new(NEAR),
             tag: Cell::new(1 << u16::BITS),
             arena: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
@@ -101,6 +101,12 @@ impl Heap {
         }
     }
 
+    /// From now on every block has its cache lines to itself.
+    pub(crate) fn isolate_lines(&self) {
+        self.near.set(NEAR_FILLING);
+        (1..=CLASSES).for_each(|class| self.leave_starter(class));
+    }
+
     /// Gives an inert heap its arena.
     pub(crate) fn settle(&self, arena: &Arena) {
         self.arena.set(arena);
@@ -116,7 +122,8 @@ impl Heap {
     /// See [`size_class::near_class`].
     #[inline(always)]
     pub(crate) fn near_class(&self, size: usize) -> Option<Class> {
-        size_class::near_class(&self.near, size)
+        // SAFETY: only this thread reaches the heap, and nobody writes to the table meanwhile.
+        size_class::near_class(unsafe { &*self.near.as_ptr() }, size)
     }
 
     /// The newest block in the loaded magazine of `class`; null when there is none.

@@ -5,8 +5,9 @@ use core::ptr;
 use crate::allocator::Allocator;
 use crate::heap::Heap;
 use crate::large::Foreign;
+use crate::options::Name;
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, Class, QUANTUM, SMALL_MAX, far_class};
+use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_class};
 use crate::starter::{self, MIXED};
 use crate::units::{self, Entry};
 
@@ -63,6 +64,9 @@ impl Allocator {
         if align <= QUANTUM {
             return self.allocate(heap, size);
         }
+        if align < LINE && self.options.is_on(Name::IsolateLines) {
+            return self.allocate_shared(heap, size);
+        }
         match size_class::class_of_aligned(size, align) {
             Some(class) => {
                 if align > starter::GRANULE {
@@ -71,6 +75,14 @@ impl Allocator {
                 self.allocate_class(heap, class)
             }
             None => self.allocate_run(heap, size, align).0,
+        }
+    }
+
+    /// A block of at least `size` bytes that has its cache lines to itself; null: no memory.
+    pub fn allocate_shared(&self, heap: &Heap, size: usize) -> *mut u8 {
+        match size.max(1).checked_next_multiple_of(LINE) {
+            Some(lines) => self.allocate_aligned(heap, lines, LINE),
+            None => ptr::null_mut(),
         }
     }
 

@@ -33,6 +33,7 @@ mod interface;
 mod large;
 mod magazine;
 mod meta;
+pub mod options;
 mod os;
 mod page_heap;
 mod registry;
@@ -47,8 +48,8 @@ mod units;
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_slow, malloc_zeroed, prepare,
-    realloc, usable_size,
+    free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
+    prepare, realloc, usable_size,
 };
 pub use heap::Heap;
 pub use large::Foreign;

@@ -88,6 +88,7 @@ impl Allocator {
         // SAFETY: just written; heaps' memory is never unmapped.
         let heap: &'static Heap = unsafe { record.as_ref() };
         heap.settle(arena);
+        self.apply_options(heap);
         registry.heaps += 1;
         self.share_depots(registry.heaps);
         Some(heap)

@@ -159,6 +159,25 @@ const _: () = assert!(CLASSES < CLASS_SLOTS);
 const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);
 const _: () = assert!(step(NEAR_MAX) == FAR_QUANTUM);
 
+/// The smallest class that fills lines and whose blocks are no smaller than those of `class`.
+const fn filling_from(mut class: Class) -> Class {
+    while !BUILT.0[class].fills_lines {
+        class += 1;
+    }
+    class
+}
+
+/// As [`NEAR`], with classes that fill lines only.
+pub(crate) const NEAR_FILLING: Near = {
+    let mut table = NEAR;
+    let mut index = 0;
+    while index < table.len() {
+        table[index] = filling_from(table[index] as Class) as u8;
+        index += 1;
+    }
+    table
+};
+
 /// The class that serves `size` bytes; `None` for 0 and for sizes above [`SMALL_MAX`].
 #[inline]
 pub(crate) fn class_of(size: usize) -> Option<Class> {
@@ -230,6 +249,16 @@ mod tests {
                 assert_eq!((offset * u64::from(info.reciprocal)) >> 32, index);
             }
         }
+    }
+
+    #[test]
+    fn filling_classes_fill_lines_and_are_no_larger_than_they_must_be() {
+        for size in 1..=NEAR_MAX {
+            let class = near_class(&NEAR_FILLING, size).expect("near");
+            let smallest = (1..=CLASSES).find(|&class| fills_lines(class) && of(class).size as usize >= size);
+            assert_eq!(Some(class), smallest);
+        }
+        assert!((NEAR_MAX + 1..=SMALL_MAX).all(|size| far_class(size).is_some_and(fills_lines)));
     }
 
     #[test]

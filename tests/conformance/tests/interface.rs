@@ -79,6 +79,19 @@ cases!(
 );
 
 cases!(
+    options,
+    "options.c",
+    [
+        isolated_blocks_have_their_lines_to_themselves,
+        shared_blocks_have_their_lines_to_themselves,
+        without_caches_everything_works,
+        a_process_that_does_nothing,
+        a_bad_value_is_told_in_one_line_and_ignored,
+        the_options_in_force_are_printed_on_request,
+    ]
+);
+
+cases!(
     operators,
     "operators.cc",
     [

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use super::*;
+use crate::options::Name;
 use crate::os;
 use crate::size_class::LINE;
 
@@ -131,6 +132,24 @@ fn one_thread() {
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
     assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heap given back");
+}
+
+#[test]
+fn one_thread_without_caches_or_with_isolated_lines() {
+    for (name, value) in [(Name::Cache, 0), (Name::IsolateLines, 1)] {
+        let allocator = allocator();
+        assert!(allocator.options.set(name, value));
+        let heap = allocator.attach().expect("memory");
+        run(allocator, heap, 2, None);
+        for size in [1, 16, 100, 300, 1000] {
+            let block = allocator.allocate(heap, size).addr();
+            assert!(name == Name::Cache || block.is_multiple_of(64), "{size}");
+            let shared = allocator.allocate_shared(heap, size).addr();
+            assert!(shared.is_multiple_of(64), "{size}");
+        }
+        // SAFETY: the heap is used no more.
+        unsafe { allocator.detach(heap) };
+    }
 }
 
 #[test]

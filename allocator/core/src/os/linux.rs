@@ -1,5 +1,6 @@
 //! Linux.
 
+use core::ffi::CStr;
 use core::ptr::{self, NonNull};
 
 use crate::sync::AtomicU32;
@@ -161,6 +162,35 @@ pub(crate) fn now_ms() -> u64 {
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
     });
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+pub(crate) fn has_environment() -> bool {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: the C library's own variable; a pointer is read, nothing more.
+    !unsafe { environ }.is_null()
+}
+
+pub(crate) fn environment(name: &'static str) -> Option<&'static [u8]> {
+    assert!(name.ends_with('\0'));
+    unsafe extern "C" {
+        fn secure_getenv(name: *const libc::c_char) -> *const libc::c_char;
+    }
+    // SAFETY: the name ends in a zero.
+    let value = unsafe { secure_getenv(name.as_ptr().cast()) };
+    // SAFETY: the environment's texts end in a zero, and live as long as nobody changes them: until the program runs,
+    // which is when they are read.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes())
+}
+
+pub(crate) fn tell(parts: &[&str]) {
+    keeping_errno(|| {
+        for part in parts {
+            // SAFETY: the text is readable. A message that cannot be written is lost.
+            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        }
+    });
 }
 
 pub(crate) fn die(message: &str) -> ! {

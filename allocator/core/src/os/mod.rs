@@ -12,6 +12,9 @@
 //! | `wake_one(word)` | wakes one sleeper |
 //! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
+//! | `has_environment()` | whether `environment` can be asked already |
+//! | `environment(name)` | an environment variable (`name` ends in a zero); `None` also in privileged processes |
+//! | `tell(parts)` | writes to standard error |
 //! | `die(message)` | one line on standard error, then the end of the process |
 //!
 //! `len` and `align` are multiples of [`PAGE`]; `errno` stays as it was.

@@ -116,6 +116,18 @@ pub(crate) fn now_ms() -> u64 {
     START.elapsed().as_millis() as u64
 }
 
+pub(crate) fn has_environment() -> bool {
+    true
+}
+
+pub(crate) fn environment(_: &'static str) -> Option<&'static [u8]> {
+    None
+}
+
+pub(crate) fn tell(parts: &[&str]) {
+    eprint!("{}", parts.concat());
+}
+
 pub(crate) fn die(message: &str) -> ! {
     panic!("{}", message.trim_end())
 }
