@@ -63,7 +63,7 @@ impl Allocator {
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { units: &self.units, meta: &self.meta }
+        Ground { options: &self.options, units: &self.units, meta: &self.meta }
     }
 
     pub(crate) fn below(&self) -> Below<'_> {

@@ -34,9 +34,11 @@ pub enum Name {
     Cache,
     /// See the table.
     IsolateLines,
+    /// See the table.
+    HugePages,
 }
 
-const COUNT: usize = 4;
+const COUNT: usize = 5;
 
 const fn switch(variable: &'static str, default: usize, meaning: &'static str) -> Definition {
     Definition { variable, default, range: 0..=1, meaning }
@@ -48,6 +50,11 @@ pub static DEFINITIONS: [Definition; COUNT] = [
     switch("AMPLE_CONFIRM_CONF\0", 0, "1: prints every option and its value when the library is loaded."),
     switch("AMPLE_CACHE\0", 1, "0: no magazines; every call goes to the spans, for comparison."),
     switch("AMPLE_ISOLATE_LINES\0", 0, "1: every block has its cache lines to itself."),
+    switch(
+        "AMPLE_HUGE_PAGES\0",
+        1,
+        "0: small blocks never get huge pages; 1: they do where the heap is large.",
+    ),
 ];
 
 impl Definition {

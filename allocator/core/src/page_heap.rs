@@ -5,20 +5,18 @@
 //! are found through the chunk table and merged. The page heap never unmaps: what it gives back (purges) keeps its
 //! addresses and reads as zero.
 
+mod bins;
+
 use core::ptr::NonNull;
 
+use self::bins::Bins;
 use crate::meta::{Meta, Spares};
+use crate::options::{Name, Options};
 use crate::os;
-use crate::span::{Span, SpanList, Use};
+use crate::span::{Span, Use};
 use crate::sync::Lock;
 use crate::units::{CHUNK, UNIT, Units};
 
-/// Runs of up to this many units have a bin for each length.
-const EXACT: usize = 64;
-/// Bins: exact ones, then four a doubling.
-const BINS: usize = 192;
-/// Spans looked at in a bin whose runs may be too short.
-const LOOKS: usize = 8;
 /// Units by which the heap grows at least: 32 MiB of addresses (Miri pays for every byte).
 const GROW_MIN: usize = if cfg!(miri) { CHUNK } else { 32 << 20 } / UNIT;
 /// Units by which the heap grows at most, unless more is asked for: 1 GiB of addresses.
@@ -31,16 +29,11 @@ const TICK_MS: u64 = 5;
 const TICK_UNITS: usize = (2 << 20) / UNIT;
 /// Units that one call into the system purges at most: 16 MiB.
 const SLICE: usize = (16 << 20) / UNIT;
+/// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
+/// quarter of the heap at most, and less the larger the heap.
+const HUGE_FROM: usize = (8 << 20) / UNIT;
 /// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
 const DIRTY_MAX: usize = (1 << 30) / UNIT;
-
-fn bin_of(units: usize) -> usize {
-    if units <= EXACT {
-        return units - 1;
-    }
-    let log = units.ilog2() as usize;
-    EXACT + (log - 6) * 4 + (units >> (log - 2) & 3)
-}
 
 /// A place in the queue of dirty runs: just after (newer than) the named run, or first of all after null; `None`: at
 /// the newest end.
@@ -52,53 +45,6 @@ impl Place {
 
     fn after(span: &Span) -> Self {
         Self(Some(ptr(span)))
-    }
-}
-
-/// Free runs of one kind, by length.
-struct Bins {
-    lists: [SpanList; BINS],
-    occupied: [u64; BINS / 64],
-}
-
-impl Bins {
-    const fn new() -> Self {
-        Self { lists: [const { SpanList::new() }; BINS], occupied: [0; BINS / 64] }
-    }
-
-    fn insert(&mut self, span: NonNull<Span>) {
-        // SAFETY: the page heap passes live descriptors.
-        let bin = bin_of(unsafe { span.as_ref() }.units.get());
-        self.lists[bin].push(span);
-        self.occupied[bin / 64] |= 1 << (bin % 64);
-    }
-
-    fn remove(&mut self, span: &Span) {
-        let bin = bin_of(span.units.get());
-        self.lists[bin].remove(span);
-        if self.lists[bin].first().is_none() {
-            self.occupied[bin / 64] &= !(1 << (bin % 64));
-        }
-    }
-
-    /// A run of at least `units`, nearly the shortest.
-    fn find(&self, units: usize) -> Option<&'static Span> {
-        let own = bin_of(units);
-        let mut candidate = self.lists[own].first();
-        for _ in 0..LOOKS {
-            match candidate {
-                Some(span) if span.units.get() >= units => return Some(span),
-                Some(span) => candidate = SpanList::after(span),
-                None => break,
-            }
-        }
-        let mut bits = if own % 64 == 63 { 0 } else { self.occupied[own / 64] & !0 << (own % 64 + 1) };
-        let mut word = own / 64;
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        self.lists[word * 64 + bits.trailing_zeros() as usize].first()
     }
 }
 
@@ -116,15 +62,30 @@ pub(crate) struct PageHeap {
     dirty_units: usize,
     /// Units in free runs of either kind.
     free_units: usize,
+    /// Units in spans of small blocks.
+    small_units: usize,
+    huge_pages: HugePages,
     ticked_ms: u64,
 }
 
 // SAFETY: the pointers lead to descriptors that only the holder of the page heap's lock touches while they are free.
 unsafe impl Send for PageHeap {}
 
+/// Whether the system gives huge pages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HugePages {
+    /// Not asked yet.
+    Unknown,
+    /// So far it has.
+    Given,
+    /// It refused, or nobody wants them.
+    Refused,
+}
+
 /// What the page heap needs of the rest of the allocator.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
+    pub(crate) options: &'a Options,
     pub(crate) units: &'a Units,
     pub(crate) meta: &'a Lock<Meta>,
 }
@@ -140,6 +101,8 @@ impl PageHeap {
             mapped: 0,
             dirty_units: 0,
             free_units: 0,
+            small_units: 0,
+            huge_pages: HugePages::Unknown,
             ticked_ms: 0,
         }
     }
@@ -157,6 +120,9 @@ impl PageHeap {
         let wanted = units.checked_add(slack)?;
         if wanted > os::window().len() / UNIT {
             return None;
+        }
+        if usage == Use::Small && self.wants_huge_page(ground, wanted) {
+            self.add_huge_page(ground);
         }
         let span = match self.find(ground, units, wanted, align) {
             Some(span) => span,
@@ -176,12 +142,42 @@ impl PageHeap {
         };
         let tail = if span.units.get() > units { self.split(ground, span, units) } else { None };
         span.usage.set(usage);
+        if usage == Use::Small {
+            self.small_units += span.units.get();
+        }
         // Before the rest is put back: it looks at its neighbours.
         ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
         for rest in [tail, head].into_iter().flatten() {
             self.link_at(ground, rest, place);
         }
         Some(span)
+    }
+
+    /// Whether a run of `wanted` units for small blocks should come from a fresh huge page: many small blocks live, and no dirty
+    /// run is long enough.
+    fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
+        if self.small_units < HUGE_FROM || wanted > CHUNK / UNIT || self.dirty.find(wanted).is_some() {
+            return false;
+        }
+        if self.huge_pages == HugePages::Unknown {
+            let given = ground.options.is_on(Name::HugePages) && os::huge_pages();
+            self.huge_pages = if given { HugePages::Given } else { HugePages::Refused };
+        }
+        self.huge_pages == HugePages::Given
+    }
+
+    /// Makes a huge page resident, as a dirty run. It costs an eighth of what its page faults would, and its blocks need one
+    /// entry of the TLB. What is not used of it is purged like any dirty run.
+    fn add_huge_page(&mut self, ground: Ground) {
+        let Some(page) = self.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large) else { return };
+        // SAFETY: the run is ours alone.
+        if unsafe { os::collapse(page.start.get(), CHUNK) } {
+            page.dirty.set(true);
+            page.since_ms.set(os::now_ms());
+        } else {
+            self.huge_pages = HugePages::Refused;
+        }
+        self.link(ground, page);
     }
 
     /// A free run that holds `units` at a multiple of `align`; `wanted` units hold that wherever they begin.
@@ -205,6 +201,9 @@ impl PageHeap {
     /// Takes a run back, all of it dirty.
     pub(crate) fn free(&mut self, ground: Ground, span: &'static Span) {
         let now = os::now_ms();
+        if span.usage.get() == Use::Small {
+            self.small_units -= span.units.get();
+        }
         span.dirty.set(true);
         span.since_ms.set(now);
         self.link(ground, span);

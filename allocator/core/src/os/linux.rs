@@ -126,6 +126,44 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     })
 }
 
+pub(crate) fn huge_pages() -> bool {
+    let mut text = [0u8; 64];
+    let length = keeping_errno(|| {
+        // SAFETY: the path ends in a zero.
+        let file = unsafe {
+            libc::open(
+                c"/sys/kernel/mm/transparent_hugepage/enabled".as_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            )
+        };
+        if file < 0 {
+            return -1;
+        }
+        // SAFETY: the buffer is ours, and that long.
+        let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
+        // SAFETY: opened above, and used no more.
+        unsafe { libc::close(file) };
+        length
+    });
+    let chosen = |choice: &[u8]| text.windows(choice.len()).any(|part| part == choice);
+    length > 0 && (chosen(b"[madvise]") || chosen(b"[always]"))
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`].
+pub(crate) unsafe fn collapse(start: usize, len: usize) -> bool {
+    /// Since Linux 6.1.
+    const MADV_COLLAPSE: libc::c_int = 25;
+    let memory = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+    keeping_errno(|| {
+        // The kernel wants a first page that is there.
+        // SAFETY: the caller's contract; a byte is read and written back by nobody else, since nobody uses the memory.
+        unsafe { memory.cast::<u8>().write_volatile(memory.cast::<u8>().read_volatile()) };
+        // SAFETY: the call changes no content.
+        unsafe { libc::madvise(memory, len, MADV_COLLAPSE) == 0 }
+    })
+}
+
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     keeping_errno(|| {
         // SAFETY: the word lives for the duration of the call; no time-out is given.

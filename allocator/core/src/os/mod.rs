@@ -7,6 +7,8 @@
 //! | `make_writable(start, len)` | part of what `reserve` gave can be written from now on; `false` where refused |
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
+//! | `collapse(start, len)` | makes memory of `map`, zeroed or not, resident in huge pages; `false` where refused: nothing happened |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
 //! | `wake_one(word)` | wakes one sleeper |

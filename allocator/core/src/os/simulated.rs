@@ -32,6 +32,7 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
 
 thread_local! {
     static CALLS_UNTIL_FAILURE: Cell<Option<u64>> = const { Cell::new(None) };
+    static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -99,6 +100,22 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     // SAFETY: the caller's contract.
     unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
     true
+}
+
+pub(crate) fn huge_pages() -> bool {
+    true
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`].
+pub(crate) unsafe fn collapse(_: usize, _: usize) -> bool {
+    COLLAPSES.with(Cell::get)
+}
+
+/// Whether the calling thread's requests for huge pages are granted.
+#[cfg(test)]
+pub(crate) fn grant_huge_pages(granted: bool) {
+    COLLAPSES.with(|place| place.set(granted));
 }
 
 pub(crate) fn wait(_: &AtomicU32, _: u32) {

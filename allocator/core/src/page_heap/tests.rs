@@ -1,8 +1,10 @@
 //! The page heap on the simulated system.
 
+use super::bins::{BINS, bin_of};
 use super::*;
 
 struct World {
+    options: Options,
     units: Units,
     meta: Lock<Meta>,
     heap: PageHeap,
@@ -10,15 +12,27 @@ struct World {
 
 impl World {
     fn new() -> Box<Self> {
-        Box::new(Self { units: Units::new(), meta: Lock::new(Meta::new()), heap: PageHeap::new() })
+        Box::new(Self {
+            options: Options::new(),
+            units: Units::new(),
+            meta: Lock::new(Meta::new()),
+            heap: PageHeap::new(),
+        })
     }
 
     fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
-        self.heap.allocate(Ground { units: &self.units, meta: &self.meta }, units, align, Use::Large)
+        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        self.heap.allocate(ground, units, align, Use::Large)
+    }
+
+    fn allocate_small(&mut self, units: usize) -> &'static Span {
+        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        self.heap.allocate(ground, units, UNIT, Use::Small).expect("memory")
     }
 
     fn free(&mut self, span: &'static Span) {
-        self.heap.free(Ground { units: &self.units, meta: &self.meta }, span);
+        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        self.heap.free(ground, span);
     }
 }
 
@@ -70,7 +84,7 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
     let (first, second) =
         (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
     assert_eq!(first.end(), second.start.get());
-    let ground = Ground { units: &world.units, meta: &world.meta };
+    let ground = Ground { options: &world.options, units: &world.units, meta: &world.meta };
     assert!(!world.heap.extend(ground, first, 6));
     world.heap.free(ground, second);
     assert!(world.heap.extend(ground, first, 6));
@@ -102,6 +116,42 @@ fn whatever_the_system_refuses_the_heap_stays_whole() {
         world.free(late);
         if let Some(early) = early {
             world.free(early);
+        }
+        assert_eq!(world.heap.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
+    let mut world = World::new();
+    let small = |world: &mut World| world.allocate_small(4);
+    let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&mut world)).collect();
+    assert_eq!(world.heap.dirty_bytes(), 0, "a small heap does without");
+    let next = small(&mut world);
+    assert!(next.dirty.get() && next.start.get().is_multiple_of(CHUNK));
+    assert_eq!(world.heap.dirty_bytes(), CHUNK - next.bytes(), "the rest of it waits as a dirty run");
+    let large = world.allocate(4, UNIT).expect("memory");
+    assert_eq!(large.start.get(), next.end(), "which whoever comes next takes first");
+    let rest: Vec<_> = (0..CHUNK / UNIT / 4 - 2).map(|_| small(&mut world)).collect();
+    assert_eq!(world.heap.dirty_bytes(), 0);
+    for span in few.into_iter().chain(rest).chain([next, large]) {
+        world.free(span);
+    }
+    assert_eq!((world.heap.used_bytes(), world.heap.small_units), (0, 0));
+}
+
+#[test]
+fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one() {
+    for (granted, wanted) in [(false, 1), (true, 0)] {
+        let mut world = World::new();
+        assert!(world.options.set(Name::HugePages, wanted));
+        os::grant_huge_pages(granted);
+        let spans: Vec<_> = (0..HUGE_FROM / 4 + 100).map(|_| world.allocate_small(4)).collect();
+        os::grant_huge_pages(true);
+        assert!(spans.iter().all(|span| !span.dirty.get()));
+        assert_eq!(world.heap.dirty_bytes(), 0);
+        for span in spans {
+            world.free(span);
         }
         assert_eq!(world.heap.used_bytes(), 0);
     }
