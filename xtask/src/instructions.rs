@@ -22,13 +22,13 @@ use crate::{cargo, process};
 /// Most instructions that Ample may need for a pair of 16 bytes while four blocks are live. The limits are goals
 /// of the project, each below what the leanest peer needed in the same loop when they were set (here mimalloc
 /// 3.3.2: 37.4).
-const LIMIT_16: f64 = 32.0;
+const LIMIT_16: f64 = 30.0;
 
 /// As [`LIMIT_16`], for 512 bytes (mimalloc 3.3.2: 60.1).
-const LIMIT_512: f64 = 32.0;
+const LIMIT_512: f64 = 30.0;
 
 /// As [`LIMIT_16`], for 8192 bytes (rpmalloc 1.4.3: 85.0).
-const LIMIT_8192: f64 = 40.0;
+const LIMIT_8192: f64 = 38.0;
 
 /// How long one run under valgrind may take; the longest takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
