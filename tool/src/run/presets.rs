@@ -111,7 +111,7 @@ const LIMITS: &[&str] = &["floor", "single-lock"];
 /// All of them.
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
-    Preset { blocks: Some(30), ..preset(DEFAULT, COMMON, 150) },
+    Preset { blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 190) },
     Preset {
         size: Size::Full,
         others_too: true,
@@ -152,6 +152,24 @@ pub const COMMON: &[Item] = &[
         .quick(&[("objects", 4000.0), ("rounds", 1.0)]),
     item("large-block", "large-block", &[]).work(&[("iterations", 8000.0)]).quick(&[("iterations", 1000.0)]),
     item("larson", "larson", &[]).work(&[("rounds", 5.0)]).quick(&[("rounds", 2.0)]),
+];
+
+/// What a default run measures: that, and the field's best-known programs.
+const DEFAULTS: &[Item] = &[
+    COMMON[0],
+    COMMON[1],
+    COMMON[2],
+    COMMON[3],
+    COMMON[4],
+    COMMON[5],
+    COMMON[6],
+    item("shbench", "shbench", &[]).work(&[("repeats", 300.0)]),
+    item("producer-consumer", "producer-consumer", &[]).work(&[("loops", 200.0)]),
+    item("xmalloc", "xmalloc", &[]).work(&[("batches", 100.0)]),
+    item("mstress", "mstress", &[]).work(&[("waves", 10.0)]),
+    item("cache-scratch", "cache-scratch", &[]).work(&[("writes", 50_000.0)]),
+    item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 500.0)]),
+    item("size-curve", "size-curve", &[]).work(&[("replacements", 2_000_000.0)]),
 ];
 
 /// Series one to three of Lever & Boreham 1999. Two processes are one row, of one thread each.
