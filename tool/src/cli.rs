@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+mod programs;
+
+pub use programs::Run;
+
 use crate::run::{DEFAULT_PRESET, Preset, preset};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
@@ -21,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
     Bench(Bench),
+    /// Run a program of yours on an allocator, and say whether that took
+    Run(Run),
     /// Let the tool test itself: no difference may be found where there is none, and a known one must be
     Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing

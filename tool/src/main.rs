@@ -1,12 +1,13 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
 //! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
-//! [`record`], [`run`], [`report`], [`commands`], [`cli`].
+//! [`record`], [`run`], [`programs`], [`report`], [`commands`], [`cli`].
 
 mod allocators;
 mod cli;
 mod commands;
 mod error;
+mod programs;
 mod record;
 mod report;
 mod run;
@@ -22,6 +23,7 @@ use error::UsageError;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Run(arguments) => commands::run(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),

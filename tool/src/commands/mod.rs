@@ -2,11 +2,13 @@
 
 mod allocators;
 mod bench;
+mod run;
 mod selftest;
 mod workloads;
 
 pub use allocators::allocators;
 pub use bench::bench;
+pub use run::run;
 pub use selftest::selftest;
 pub use workloads::workloads;
 

@@ -1,6 +1,7 @@
 //! The contract between the campaign and whatever runs a process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,21 @@ pub enum End {
     Interrupted,
     /// It never ran: the reason.
     NotStarted(String),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(out, "exit code {code}"),
+            Self::Killed(signal) => {
+                let name = signal_hook::low_level::signal_name(*signal).unwrap_or("an unnamed signal");
+                write!(out, "killed by {name} (signal {signal})")
+            }
+            Self::TimedOut => out.write_str("ran longer than allowed"),
+            Self::Interrupted => out.write_str("interrupted"),
+            Self::NotStarted(reason) => out.write_str(reason),
+        }
+    }
 }
 
 /// What is left of a process.

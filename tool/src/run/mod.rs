@@ -20,17 +20,20 @@ mod stopping;
 #[cfg(test)]
 pub mod testing;
 mod verify;
+mod wait;
 
 pub use campaign::{Campaign, Conclusion};
 pub use disturbance::RULE as NOISE_RULE;
+pub use executor::{End, Ended, Executor, Invocation};
 pub use interrupt::{EXIT_CODE as INTERRUPTED, Interrupt};
 pub use plan::{Plan, Request};
 pub use planted::{MARK as PLANTED_MARK, Planted};
 pub use presets::{DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, find as preset};
-pub use process::{ProcessExecutor, inherited_environment};
+pub use process::{OWN_VARIABLES, ProcessExecutor, decode, inherited_environment, reap};
 pub use program::Program;
 pub use progress::{Progress, clock};
 pub use seed_arguments::SeedArguments;
 pub use shot::probe;
 pub use stopping::Stopping;
 pub use verify::DOES_NOT_LOAD;
+pub use wait::{ready, wait_for};
