@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod programs;
 
-pub use programs::Run;
+pub use programs::{Compare, Run};
 
 use crate::run::{DEFAULT_PRESET, Preset, preset};
 
@@ -27,6 +27,8 @@ pub enum Command {
     Bench(Bench),
     /// Run a program of yours on an allocator, and say whether that took
     Run(Run),
+    /// Compare allocators on a program of yours: time, memory, and what to use
+    Compare(Compare),
     /// Let the tool test itself: no difference may be found where there is none, and a known one must be
     Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing

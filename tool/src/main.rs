@@ -1,7 +1,7 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
 //! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
-//! [`record`], [`run`], [`programs`], [`report`], [`commands`], [`cli`].
+//! [`record`], [`run`], [`programs`], [`trial`], [`report`], [`commands`], [`cli`].
 
 mod allocators;
 mod cli;
@@ -12,6 +12,7 @@ mod record;
 mod report;
 mod run;
 mod stats;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(arguments) => commands::bench(&arguments),
         Command::Run(arguments) => commands::run(&arguments),
+        Command::Compare(arguments) => commands::compare(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),

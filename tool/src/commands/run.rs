@@ -13,6 +13,7 @@ use crate::cli::Run;
 use crate::error::UsageError;
 use crate::programs::{NotFound, Prospect, Record, Served, Watcher, architecture, examine, put_on};
 use crate::run::{Interrupt, wait_for};
+use crate::trial::Tree;
 
 /// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
 const FAILED: u8 = 125;
@@ -98,19 +99,38 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     let name = shown(&arguments.command[0]);
     let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
     let pid = child.id();
-    let (end, _) = wait_for(child, &interrupt, |process: Pid| {
-        // An error means that it has ended meanwhile.
-        let _ = kill_process(process, Signal::TERM);
-    })?;
+    let mut tree = Tree::of(i32::try_from(pid)?);
+    let end = wait_for(
+        child,
+        &interrupt,
+        || tree.look_at_programs(),
+        |process: Pid| {
+            // An error means that it has ended meanwhile.
+            let _ = kill_process(process, Signal::TERM);
+        },
+    )?;
     let served = Record::read(record.path()).context("cannot read the record")?;
     let served = served.served(&allocator.library, pid);
-    let verdict = verdict(&served, allocator, prospect);
+    let verdict =
+        verdict(&served, allocator, prospect).and_then(|text| match without_record(&tree, allocator) {
+            Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
+            None => Ok(text),
+        });
     if !arguments.quiet {
         let remarks = prospect.remarks.iter().map(|remark| format!("ample: {name} {remark}\n"));
         let (Ok(text) | Err(text)) = &verdict;
         anstream::eprint!("{}ample: {name}: {text}; {end}\n", remarks.collect::<String>());
     }
     Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A program among the processes that no preloaded library serves, and that leaves no record of it.
+fn without_record(tree: &Tree, allocator: &Allocator) -> Option<String> {
+    let library = architecture(&allocator.library);
+    tree.programs().iter().find_map(|program| {
+        let reason = examine(program.as_os_str(), library).ok()?.obstacle?;
+        Some(format!("{} {reason}", shown(program.as_os_str())))
+    })
 }
 
 /// Whether the allocator, and it alone, serves malloc; in a phrase that tells by whom.

@@ -30,6 +30,8 @@ struct Process {
     pid: u32,
     /// The programs that it executed, one after the other.
     programs: Vec<String>,
+    /// Their files.
+    program_files: BTreeSet<PathBuf>,
     /// By file and function: the file that it was bound to.
     bound: BTreeSet<(PathBuf, String, PathBuf)>,
 }
@@ -126,7 +128,9 @@ impl Record {
 impl Process {
     fn note(&mut self, line: &str) {
         if let Some((_, program)) = line.split_once("transferring control: ") {
-            let name = Path::new(program.trim()).file_name();
+            let file = Path::new(program.trim());
+            self.program_files.insert(resolve(file));
+            let name = file.file_name();
             let name = name.map_or(program.to_owned(), |name| name.to_string_lossy().into_owned());
             if !self.programs.contains(&name) {
                 self.programs.push(name);
@@ -156,15 +160,18 @@ impl Process {
         if from == library {
             return None;
         }
-        let of = |file: &Path| {
-            let bound = self.bound.iter().find(|(source, function, _)| source == file && function == name);
-            bound.map(|(.., target)| target.clone())
+        let onward = |file: &Path| {
+            let mut bound =
+                self.bound.iter().filter(|(source, function, _)| source == file && function == name);
+            bound.find(|(.., target)| target != file).map(|(.., target)| target.clone())
         };
-        let target = of(from)?;
-        match of(&target) {
-            Some(onward) if onward != target && target != library => Some(onward),
-            _ => Some(target),
-        }
+        let to_itself = (from.to_owned(), name.to_owned(), from.to_owned());
+        let target = match onward(from) {
+            Some(target) => target,
+            None => self.bound.get(&to_itself)?.2.clone(),
+        };
+        let is_stub = self.program_files.contains(&target);
+        Some(if is_stub { onward(&target).unwrap_or(target) } else { target })
     }
 }
 
@@ -225,8 +232,13 @@ mod tests {
 
     #[test]
     fn a_stub_that_leads_to_the_library_is_the_library() {
-        let stub = process(7, "prog", &[("/lib/libc.so.6", "prog"), ("prog", LIBRARY)]);
-        assert_eq!(served(vec![stub]).by_others, []);
+        let plain = [("/lib/libc.so.6", "prog"), ("prog", "prog"), ("prog", "/lib/libc.so.6")];
+        let files = process(7, "prog", &plain).files(Path::new(""));
+        assert_eq!(files, BTreeSet::from(["/lib/libc.so.6".into()]), "and so is one to the C library");
+        let bindings = [("/lib/libc.so.6", "prog"), ("prog", "prog"), ("prog", LIBRARY)];
+        assert_eq!(served(vec![process(7, "prog", &bindings)]).by_others, []);
+        let own = process(7, "prog", &bindings[..2]);
+        assert_eq!(served(vec![own]).by_others, [("prog".into(), PathBuf::from("prog"))]);
     }
 
     #[test]

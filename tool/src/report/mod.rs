@@ -4,6 +4,7 @@
 //! report only lay it out.
 
 mod axis;
+mod compared;
 mod comparison;
 mod gaps;
 mod html;
@@ -18,6 +19,7 @@ mod table;
 mod units;
 mod verdict;
 
+pub use compared::Compared;
 pub use html::write;
 pub use seed_lines::seed_lines;
 pub use summary::{Cell, Summary};

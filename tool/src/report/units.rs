@@ -34,6 +34,21 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
+/// Seconds: `1.23 s`, `12.3 ms`.
+pub fn seconds(seconds: f64) -> String {
+    let (value, unit) = if seconds < 1.0 { (seconds * 1000.0, "ms") } else { (seconds, "s") };
+    format!("{} {unit}", significant(value))
+}
+
+/// A count: `12.3 k`, and small ones to the digit.
+pub fn count(count: f64) -> String {
+    if count < 1000.0 {
+        return format!("{count:.0}");
+    }
+    let (value, unit) = scale(count, 1000.0, &["", "k", "M", "G"]);
+    format!("{} {unit}", significant(value))
+}
+
 /// A ratio: `1.31×`.
 pub fn multiple(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{}×", significant(ratio)) } else { format!("{ratio:.2}×") }
@@ -66,6 +81,8 @@ mod tests {
     fn three_digits_and_a_unit() {
         assert_eq!(rate(12_345_678.0), "12.3 M/s");
         assert_eq!(rate(5.0), "5.00 /s");
+        assert_eq!((seconds(0.0123).as_str(), seconds(61.2).as_str()), ("12.3 ms", "61.2 s"));
+        assert_eq!((count(12.0).as_str(), count(12_345.0).as_str()), ("12", "12.3 k"));
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");
         assert_eq!((multiple(1.3149).as_str(), multiple(123.4).as_str()), ("1.31×", "123×"));
     }

@@ -1,8 +1,8 @@
-//! Waits for a child, and notices that the user wants to stop meanwhile.
+//! Waits for a child, looks at it meanwhile, and notices that the user wants to stop.
 
 use std::io;
-use std::os::fd::AsFd as _;
 use std::process::Child;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -10,39 +10,33 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::Interrupt;
 use super::executor::End;
 use super::process::{decode, reap};
-use crate::record::Usage;
 
-/// Waits until the child ends. `stop` is called with its number once, when the user wants to stop.
-pub fn wait_for(child: Child, interrupt: &Interrupt, mut stop: impl FnMut(Pid)) -> io::Result<(End, Usage)> {
+/// Waits until the child ends. `look` is called again and again, and says after how long the next time;
+/// `stop` is called once, with the child's number, when the user wants to stop.
+pub fn wait_for(
+    child: Child,
+    interrupt: &Interrupt,
+    mut look: impl FnMut() -> Duration,
+    mut stop: impl FnMut(Pid),
+) -> io::Result<End> {
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let mut stopped = false;
     loop {
-        let ready = ready([process.as_fd(), interrupt.as_fd()], None, !stopped)?;
-        if ready[1] && !stopped {
+        let pause = Timespec::try_from(look()).unwrap_or_default();
+        let mut set = [PollFd::new(&process, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+        // The interrupt stays ready for good: it is waited for once.
+        let watched = if stopped { 1 } else { 2 };
+        match poll(&mut set[..watched], Some(&pause)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !stopped && !set[1].revents().is_empty() {
             stopped = true;
             stop(pid);
         }
-        if ready[0] {
-            let (status, usage) = reap(child)?;
-            return Ok((decode(status), usage));
+        if !set[0].revents().is_empty() {
+            return Ok(decode(reap(child)?.0));
         }
     }
-}
-
-/// Which of a process and an interrupt are ready, after this time at the latest. The interrupt, which
-/// stays ready for good, is looked at only if `both`.
-pub fn ready(
-    descriptors: [std::os::fd::BorrowedFd<'_>; 2],
-    limit: Option<&Timespec>,
-    both: bool,
-) -> io::Result<[bool; 2]> {
-    let mut set = descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
-    let set = if both { &mut set[..] } else { &mut set[..1] };
-    match poll(set, limit) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let ready = |index: usize| set.get(index).is_some_and(|fd| !fd.revents().is_empty());
-    Ok([ready(0), ready(1)])
 }
