@@ -8,16 +8,15 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid};
 
-/// How long a program may take to load its libraries.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the process is looked at.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How long the program has run when it is looked at: until then it may load libraries, or have others
+/// start what it is a mere wrapper of.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The end of a pipe that closes when this process becomes the program, or ends.
 #[derive(Debug)]
@@ -26,8 +25,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it. It says `warning` on standard error if the library is not in this process two seconds after
-    /// it has become the program, and is silent in all other cases; a program that ends sooner is not judged.
+    /// Starts it. It says `warning` on standard error if the library is not in this process a second after it
+    /// has become the program, and is silent in all other cases; a program that ends sooner is not judged.
     ///
     /// To be called from a process with one thread, shortly before it becomes the program.
     pub fn start(library: &Path, warning: &str) -> io::Result<Self> {
@@ -65,16 +64,12 @@ fn watch(executed: &OwnedFd, process: &OwnedFd, maps: &str, library: &Path, warn
     if !ready(executed, PATIENCE) {
         return;
     }
-    let library = library.to_string_lossy();
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        // What cannot be read is a process with other rights, or none any more.
-        let Ok(text) = fs::read_to_string(maps) else { break };
-        if text.contains(&*library) || ready(process, PAUSE) {
-            return;
-        }
+    if ready(process, PATIENCE) {
+        return;
     }
-    if !ready(process, Duration::ZERO) {
+    // What cannot be read is a process with other rights, which the library does not serve either.
+    let text = fs::read_to_string(maps).unwrap_or_default();
+    if !text.contains(&*library.to_string_lossy()) && !ready(process, Duration::ZERO) {
         eprintln!("{warning}");
     }
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::life::{Event, Running, watch};
 use super::plan::{AS_IS, MARK};
-use super::{Kind, Subject};
+use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
 use crate::programs::{Record, put_as_is, put_on};
 use crate::record::{Noise, RATE, Usage};
@@ -23,6 +23,9 @@ use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 /// The functions whose library a measurement names.
 const FAMILY: &[&str] =
     &["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "malloc_usable_size"];
+
+/// How often a run is repeated that ended before anybody could look at it.
+const MORE_TRIES: usize = 5;
 
 /// What came of one run.
 pub(super) struct Trial {
@@ -48,6 +51,8 @@ pub(super) struct Trial {
     pub server_output: String,
     /// The programs that were seen in the tree, where they were noted.
     pub programs: BTreeSet<PathBuf>,
+    /// The most pages of files that one process had, in bytes.
+    pub files: u64,
 }
 
 impl Trial {
@@ -65,7 +70,17 @@ impl Trial {
             stderr: String::new(),
             server_output: String::new(),
             programs: BTreeSet::new(),
+            files: 0,
         }
+    }
+
+    /// Takes the memory of a tree.
+    pub fn with_memory(mut self, tree: Option<Tree>) -> Self {
+        if let Some(tree) = tree {
+            (self.peak, self.files) = (tree.peak(), tree.most_files());
+            self.programs.clone_from(tree.programs());
+        }
+        self
     }
 }
 
@@ -89,6 +104,8 @@ pub struct TrialExecutor<'a> {
     kept: Option<PathBuf>,
     failures: usize,
     served: BTreeMap<String, Vec<ServedBy>>,
+    /// The most pages of files that one process had so far, in bytes.
+    files: u64,
     remarks: BTreeSet<String>,
 }
 
@@ -102,6 +119,7 @@ impl<'a> TrialExecutor<'a> {
             kept: None,
             failures: 0,
             served: BTreeMap::new(),
+            files: 0,
             remarks: BTreeSet::new(),
         }
     }
@@ -128,6 +146,7 @@ impl<'a> TrialExecutor<'a> {
             bail!("the program fails by itself, without any allocator preloaded: {reason}");
         }
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
+        self.files = trial.files;
         let recorded = Record::read(record.path())?;
         Ok(Some(FirstLook {
             library: recorded.library(trial.pid),
@@ -154,36 +173,40 @@ impl<'a> TrialExecutor<'a> {
         let notes_programs = record.is_some();
         match &self.subject.kind {
             Kind::Command(_) => self.command(command, notes_programs),
-            Kind::Server(server) => {
-                server.run(command, plain, &self.interrupt, self.subject.timeout, notes_programs)
-            }
+            Kind::Server(server) => server.run(
+                command,
+                plain,
+                &self.interrupt,
+                self.subject.timeout,
+                (notes_programs, self.files),
+            ),
         }
     }
 
     fn command(&self, command: Command, notes_programs: bool) -> io::Result<Trial> {
         let mut running = Running::start(command, true)?;
-        running.notes_programs = notes_programs;
+        (running.notes_programs, running.known_files) = (notes_programs, self.files);
         let pid = running.pid();
         let event = watch(&mut [&mut running], &self.interrupt, Instant::now() + self.subject.timeout)?;
         let wall = running.age();
         let finished = running.finish()?;
-        let tree = finished.tree;
-        Ok(Trial {
+        let last = finished.tree.as_ref().map_or(0, Tree::now);
+        let trial = Trial {
             pid,
             end: match event {
                 Event::Ended(_) => finished.end,
                 Event::Interrupted => End::Interrupted,
                 Event::TimedOut => End::TimedOut,
             },
+            failure: None,
             wall,
             usage: Some(finished.usage),
-            peak: tree.as_ref().map_or(0, super::Tree::peak),
-            last: tree.as_ref().map_or(0, super::Tree::now),
+            last,
             stdout: finished.stdout,
             stderr: finished.stderr,
-            programs: tree.map_or_else(BTreeSet::new, |tree| tree.programs().clone()),
-            ..Trial { failure: None, ..Trial::failed(String::new()) }
-        })
+            ..Trial::failed(String::new())
+        };
+        Ok(trial.with_memory(finished.tree))
     }
 
     /// Why this run does not count; none where it does.
@@ -229,7 +252,15 @@ impl<'a> TrialExecutor<'a> {
         let record = warm_up.then(TempDir::new).transpose()?;
         let padding = invocation.environment.get("PADDING").map(String::as_str);
         let preloaded = (allocator.name != AS_IS).then_some(&allocator);
-        let trial = self.run(preloaded, padding, record.as_ref().map(TempDir::path))?;
+        let record_path = record.as_ref().map(TempDir::path);
+        let mut trial = self.run(preloaded, padding, record_path)?;
+        for _ in 0..MORE_TRIES {
+            if trial.peak > 0 || self.reason(&trial).is_some() {
+                break;
+            }
+            trial = self.run(preloaded, padding, record_path)?;
+        }
+        self.files = self.files.max(trial.files);
         if let Some(record) = &record {
             let recorded = Record::read(record.path())?;
             self.note(&allocator, &recorded, trial.pid);
@@ -341,7 +372,7 @@ impl Executor for TrialExecutor<'_> {
     fn execute(&mut self, invocation: &Invocation) -> Ended {
         let started = Instant::now();
         self.sample(invocation).unwrap_or_else(|error| Ended {
-            end: End::NotStarted(format!("cannot run the program: {error}")),
+            end: End::NotStarted(error.to_string()),
             stdout: String::new(),
             stderr: String::new(),
             elapsed: started.elapsed(),

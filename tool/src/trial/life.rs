@@ -13,11 +13,14 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::Tree;
+use super::tree::floor;
 use crate::record::Usage;
 use crate::run::{End, Interrupt, decode, reap};
 
 /// Bytes of each output stream that are read: its end.
 const OUTPUT_BOUND: u64 = 1 << 20;
+/// What the kernel's account of a process may be above the memory that it was forked with.
+const SLACK: u64 = 1 << 20;
 /// Bytes of output that are held at most: what lies before the end is given back to the system.
 const HELD: u64 = 64 << 20;
 
@@ -32,6 +35,9 @@ pub struct Running {
     pub tree: Option<Tree>,
     /// Whether its programs are noted as well.
     pub notes_programs: bool,
+    /// The most pages of files that one process of it had in earlier runs, in bytes.
+    pub known_files: u64,
+    floor: u64,
 }
 
 /// What ended a wait.
@@ -51,12 +57,30 @@ impl Running {
     pub fn start(mut command: Command, look: bool) -> io::Result<Self> {
         let (stdout, stderr) = (Output::new()?, Output::new()?);
         command.stdin(input()?).stdout(stdout.writer()?).stderr(stderr.writer()?).process_group(0);
+        // SAFETY: the closure does nothing, least of all what must not be done between fork and exec. With it,
+        // the process is forked rather than started on this one's memory, whose whole size would then be the
+        // floor of what the kernel reports as its largest resident set.
+        unsafe { command.pre_exec(|| Ok(())) };
+        let floor = floor() + SLACK;
         let started = Instant::now();
-        let child = command.spawn()?;
+        let child = command.spawn().map_err(|error| {
+            let program = command.get_program().display();
+            io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
+        })?;
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let tree = look.then(|| Tree::of(pid.as_raw_pid()));
-        Ok(Self { child, process, stdout, stderr, started, tree, notes_programs: false })
+        Ok(Self {
+            child,
+            process,
+            stdout,
+            stderr,
+            started,
+            tree,
+            notes_programs: false,
+            known_files: 0,
+            floor,
+        })
     }
 
     /// Its number.
@@ -79,12 +103,16 @@ impl Running {
     pub fn finish(self) -> io::Result<Finished> {
         self.signal(Signal::KILL);
         let (status, usage) = reap(self.child)?;
+        let mut tree = self.tree;
+        if let Some(tree) = &mut tree {
+            tree.settle(usage.max_rss_bytes, self.floor, self.known_files);
+        }
         Ok(Finished {
             end: decode(status),
             usage,
             stdout: self.stdout.text()?,
             stderr: self.stderr.text()?,
-            tree: self.tree,
+            tree,
         })
     }
 
@@ -228,6 +256,17 @@ mod tests {
         assert_eq!(end(&mut small, LONG), Event::Ended(0));
         let peak = small.finish().expect("an account").tree.expect("looked at").peak();
         assert!((1..8 << 20).contains(&peak), "{peak}");
+    }
+
+    #[test]
+    fn a_peak_at_the_very_end_is_not_missed() {
+        // Its last growth and its end are much closer together than two looks.
+        let mut running = shell("exec head -c 1 /dev/null");
+        let mut large = shell("sleep 0.05; a=$(head -c 67108864 /dev/zero | tr '\\0' a)");
+        assert_eq!((end(&mut running, LONG), end(&mut large, LONG)), (Event::Ended(0), Event::Ended(0)));
+        let peak = |running: Running| running.finish().expect("an account").tree.expect("looked at").peak();
+        assert!(peak(large) >= 64 << 20);
+        assert!(peak(running) < 8 << 20);
     }
 
     #[test]

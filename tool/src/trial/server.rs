@@ -61,7 +61,7 @@ impl Server {
         plain: impl Fn(&[OsString]) -> Command,
         interrupt: &Interrupt,
         timeout: Duration,
-        notes_programs: bool,
+        (notes_programs, known_files): (bool, u64),
     ) -> io::Result<Trial> {
         if let Ready::Port(port) = self.ready
             && answers(port)
@@ -71,22 +71,19 @@ impl Server {
         }
         let deadline = Instant::now() + timeout;
         let mut running = Running::start(server, true)?;
-        running.notes_programs = notes_programs;
+        (running.notes_programs, running.known_files) = (notes_programs, known_files);
         let pid = running.pid();
         let loaded = self.load(&mut running, plain, interrupt, deadline);
         let last = running.tree.as_ref().map_or(0, super::Tree::now);
         let finished = stop(running, interrupt)?;
-        let (peak, programs) =
-            finished.tree.map_or((0, Default::default()), |tree| (tree.peak(), tree.programs().clone()));
         let mut trial = Trial {
             pid,
             usage: Some(finished.usage),
-            peak,
             last,
-            programs,
             server_output: finished.stdout + &finished.stderr,
             ..Trial::failed(String::new())
-        };
+        }
+        .with_memory(finished.tree);
         match loaded {
             Ok((load, wall)) => {
                 (trial.end, trial.wall, trial.failure) = (load.end, wall, None);

@@ -2,6 +2,10 @@
 //!
 //! Anonymous and shared memory count; pages of mapped files do not, since they are the system's cache and
 //! no allocator's. Pages that a fork shares count in each process.
+//!
+//! A look every 10 ms misses what comes between, above all the end. The kernel's high-water marks fill the gap:
+//! a process's own while it lives, and the largest of the tree (wait4) at its end. Both count pages of files
+//! too, of which the most that were seen are taken off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,18 +27,13 @@ struct Memory {
     high_water: u64,
 }
 
-/// One process over several looks.
-#[derive(Debug, Default)]
-struct Member {
-    most_files: u64,
-}
-
 /// A process and everything that descends from it.
 #[derive(Debug)]
 pub struct Tree {
     root: i32,
-    /// All that were ever seen: a process whose parent has ended still belongs to the tree.
-    members: BTreeMap<i32, Member>,
+    /// All that were ever seen, with their most pages of files, in bytes: a process whose parent has ended
+    /// still belongs to the tree.
+    members: BTreeMap<i32, u64>,
     programs: BTreeSet<PathBuf>,
     began: Instant,
     last: Duration,
@@ -57,9 +56,24 @@ impl Tree {
     }
 
     /// The largest sum of all looks, in bytes; or the largest part of one process's own high-water mark that
-    /// cannot be pages of files, where that is more.
+    /// cannot be pages of files, where that is more. 0 where there was no look at a process alive.
     pub fn peak(&self) -> u64 {
         self.peak
+    }
+
+    /// The most pages of files that one process had, in bytes.
+    pub fn most_files(&self) -> u64 {
+        self.members.values().copied().max().unwrap_or(0)
+    }
+
+    /// Takes the kernel's account at the end into the peak: the largest resident set of any process, in bytes.
+    /// It says nothing below `floor`, the memory of the process that it was forked from. Of the rest, as many
+    /// pages of files are taken off as were seen, now or in earlier runs (`files`).
+    pub fn settle(&mut self, largest: u64, floor: u64, files: u64) {
+        let files = files.max(self.most_files());
+        if largest > floor && files > 0 {
+            self.peak = self.peak.max(largest.saturating_sub(files));
+        }
     }
 
     /// The sum at the last look, in bytes.
@@ -79,11 +93,11 @@ impl Tree {
         let mut sum = 0;
         for pid in self.descendants() {
             let Some(memory) = memory(pid) else { continue };
-            let member = self.members.entry(pid).or_default();
-            member.most_files = member.most_files.max(memory.files);
+            let most_files = self.members.entry(pid).or_default();
+            *most_files = memory.files.max(*most_files);
             sum += memory.anonymous + memory.shared;
             // What the mark exceeds the most pages of files by was anonymous or shared at some time.
-            self.peak = self.peak.max(memory.high_water.saturating_sub(member.most_files));
+            self.peak = self.peak.max(memory.high_water.saturating_sub(*most_files));
         }
         self.peak = self.peak.max(sum);
         self.now = sum;
@@ -122,6 +136,11 @@ fn children(process: i32) -> Vec<i32> {
     found
 }
 
+/// Memory of this process that a fork of it begins with, in bytes.
+pub fn floor() -> u64 {
+    memory(std::process::id() as i32).map_or(0, |memory| memory.anonymous + memory.shared)
+}
+
 /// The memory of a process; none for one that has ended.
 fn memory(pid: i32) -> Option<Memory> {
     parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
@@ -151,6 +170,20 @@ mod tests {
         let expected = Memory { anonymous: 102_400, shared: 3072, files: 20_480, high_water: 921_600 };
         assert_eq!(parse(status), Some(expected));
         assert_eq!(parse("Name:\tzombie\n"), None);
+    }
+
+    #[test]
+    fn the_account_at_the_end_counts_only_above_the_floor_and_without_files() {
+        let mut tree = Tree::of(1);
+        tree.settle(100, 100, 30);
+        assert_eq!(tree.peak(), 0, "that may be the parent's memory");
+        tree.settle(200, 100, 0);
+        assert_eq!(tree.peak(), 0, "nobody knows how much of it is files");
+        tree.settle(200, 100, 30);
+        assert_eq!(tree.peak(), 170);
+        tree.members.insert(7, 50);
+        tree.settle(300, 100, 30);
+        assert_eq!(tree.peak(), 250);
     }
 
     #[test]

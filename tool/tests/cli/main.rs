@@ -2,6 +2,8 @@
 
 mod bench;
 mod common;
+mod compare;
 mod errors;
 mod faults;
+mod run;
 mod selftest;

@@ -118,7 +118,8 @@ impl Compared {
                             .comparison(axis)
                             .map_or_else(base, |found| table::marked(&found, summary.blocks)),
                         Cell::Failed => "failed".into(),
-                        _ => "not finished".into(),
+                        Cell::NotMeasurable => "n/a".into(),
+                        Cell::Missing => "not finished".into(),
                     }
                 }));
                 cells.extend(line.texts.iter().cloned());
@@ -140,7 +141,8 @@ impl Compared {
             ));
         }
         for gap in &summary.gaps {
-            text.push_str(&format!("{}: failed: {}\n", gap.allocators.join(", "), gap.reason));
+            let what = if gap.failed { "failed" } else { "not measurable" };
+            text.push_str(&format!("{}: {what}: {}\n", gap.allocators.join(", "), gap.reason));
         }
         for note in &self.notes {
             text.push_str(&format!("Note: {note}\n"));

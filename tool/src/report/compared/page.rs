@@ -84,7 +84,8 @@ impl Compared {
                 gap: match cell {
                     Cell::Measured(_) => "",
                     Cell::Failed => "failed",
-                    Cell::NotMeasurable | Cell::Missing => "not finished",
+                    Cell::NotMeasurable => "not measurable",
+                    Cell::Missing => "not finished",
                 },
                 ratios: vec![text(Metric::Throughput), text(Metric::PeakRss)],
                 texts: &line.texts,

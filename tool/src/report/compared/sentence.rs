@@ -43,8 +43,7 @@ fn candidates(summary: &Summary) -> Vec<Candidate<'_>> {
 /// Without two entries to compare.
 fn nothing(summary: &Summary, lines: &[Line]) -> String {
     let measured = lines.iter().find(|line| !line.texts.is_empty());
-    let failed =
-        summary.gaps.first().map(|gap| format!(" {} failed: {}.", gap.allocators.join(", "), gap.reason));
+    let failed = summary.gaps.first().map(|gap| format!(" {}: {}.", gap.allocators.join(", "), gap.reason));
     match measured {
         Some(line) => format!(
             "Nothing can be compared: only '{}' has numbers.{}",
