@@ -23,11 +23,15 @@ pub fn plan(subject: &Subject, seed: u64) -> Plan {
         let file = Path::new(word).file_name();
         file.map_or(word.clone(), shown)
     });
+    // A word that no shell could take (with a zero byte) cannot be in a command line either.
+    let quoted = |words: &[String]| {
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+    };
     let tells = match &subject.kind {
-        Kind::Command(_) => words.join(" "),
+        Kind::Command(_) => quoted(&words),
         Kind::Server(server) => {
             let load: Vec<String> = server.load.iter().map(|word| shown(word)).collect();
-            format!("{}, under the load of: {}", words.join(" "), load.join(" "))
+            format!("{}, under the load of: {}", quoted(&words), quoted(&load))
         }
     };
     let description = Description {

@@ -83,7 +83,7 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     let both = |candidate: &Candidate<'_>| {
         format!("{}, {} than glibc", of_speed(candidate, speed), of_memory(candidate))
     };
-    match (fastest, leanest) {
+    let mut text = match (fastest, leanest) {
         (Some(fastest), leanest) => {
             let mut text = format!("{}: {}.", advice(fastest.name, own), both(fastest));
             let leaner = leanest.filter(|leanest| leanest.memory.0.high < fastest.memory.0.low);
@@ -97,30 +97,48 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
             text
         }
         (None, Some(leanest)) => format!("{}: {}.", advice(leanest.name, own), both(leanest)),
-        (None, None) => indifferent(&all),
+        (None, None) => return indifferent(&all, speed, own),
+    };
+    // What it would change from.
+    if let Some(now) = all.iter().find(|candidate| candidate.name == AS_IS)
+        && !text.contains(AS_IS)
+    {
+        text.push_str(&format!(" As it is now, {}: {}.", called(AS_IS, own), both(now)));
     }
+    text
 }
 
 /// Where nothing is better than glibc.
-fn indifferent(all: &[Candidate<'_>]) -> String {
+fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> String {
     let verdicts = || all.iter().flat_map(|candidate| [candidate.speed.1, candidate.memory.1]);
     if verdicts().all(|verdict| verdict == Verdict::Equivalent) {
         return "It makes no difference: every allocator is equivalent to glibc in speed and in memory."
             .into();
     }
+    let now = all.iter().find(|candidate| candidate.name == AS_IS);
+    let worse = |verdict| verdict == Verdict::Slower || verdict == Verdict::Larger;
+    let stay = match now {
+        Some(now) if worse(now.speed.1) || worse(now.memory.1) => {
+            format!(
+                "Use glibc ({} by contrast: {}, {})",
+                called(AS_IS, own),
+                of_speed(now, speed),
+                of_memory(now)
+            )
+        }
+        Some(_) => format!("Leave it {}", called(AS_IS, own)),
+        None => "Stay with glibc".into(),
+    };
     let open: Vec<&str> = all
         .iter()
-        .filter(|candidate| {
-            let could_be_better = |verdict| verdict == Verdict::CannotTell;
-            could_be_better(candidate.speed.1) || could_be_better(candidate.memory.1)
-        })
+        .filter(|candidate| [candidate.speed.1, candidate.memory.1].contains(&Verdict::CannotTell))
         .map(|candidate| candidate.name)
         .collect();
     if open.is_empty() {
-        return "Stay with glibc: nothing is faster, and nothing as fast needs less memory.".into();
+        return format!("{stay}: nothing is faster than glibc, and nothing as fast needs less memory.");
     }
     format!(
-        "Stay with glibc: nothing is proved to be faster, or leaner and as fast. More runs (--runs) may tell for {}.",
+        "{stay}: nothing is proved to be faster than glibc, or leaner and as fast. More runs (--runs) may tell for {}.",
         open.join(", ")
     )
 }
@@ -220,12 +238,26 @@ mod tests {
         assert_eq!(told(10, &[("a", 1.0, 0.8)]), "Use a: as fast, 20 % less memory [20–20] than glibc.");
         let own = told(10, &[("as-is", 0.8, 1.0)]);
         assert!(own.starts_with("Leave it as-is (libown.so.2): 25 % faster"), "{own}");
+        let change = told(10, &[("a", 0.8, 1.0), ("as-is", 0.9, 1.0)]);
+        assert!(
+            change.contains(" As it is now, as-is (libown.so.2): 11 % faster [11–11], no more"),
+            "{change}"
+        );
+        let no_change = told(10, &[("a", 1.2, 1.0), ("as-is", 1.0, 1.0)]);
+        assert!(no_change.starts_with("Leave it as-is (libown.so.2): nothing is faster"), "{no_change}");
+        let back = told(10, &[("as-is", 1.25, 1.0)]);
+        assert!(
+            back.starts_with("Use glibc (as-is (libown.so.2) by contrast: 20 % slower [20–20], "),
+            "{back}"
+        );
     }
 
     #[test]
     fn no_difference_is_a_verdict_and_worse_is_one_too() {
         assert!(told(10, &[("a", 1.0, 1.0)]).starts_with("It makes no difference"));
-        assert!(told(10, &[("a", 1.2, 0.5)]).starts_with("Stay with glibc: nothing is faster"));
+        assert!(
+            told(10, &[("a", 1.2, 0.5)]).starts_with("Stay with glibc: nothing is faster than glibc, and")
+        );
     }
 
     #[test]
