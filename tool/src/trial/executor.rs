@@ -24,6 +24,10 @@ use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 const FAMILY: &[&str] =
     &["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "malloc_usable_size"];
 
+/// A program that ends sooner cannot be compared: its memory is hardly seen, and most of its time is its start.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// How much longer it may take while the dynamic linker writes its record.
+const WITH_RECORD: u32 = 20;
 /// How often a run is repeated that ended before anybody could look at it.
 const MORE_TRIES: usize = 5;
 
@@ -146,6 +150,7 @@ impl<'a> TrialExecutor<'a> {
             bail!("the program fails by itself, without any allocator preloaded: {reason}");
         }
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
+        self.is_long_enough(trial.wall)?;
         self.files = trial.files;
         let recorded = Record::read(record.path())?;
         Ok(Some(FirstLook {
@@ -153,6 +158,22 @@ impl<'a> TrialExecutor<'a> {
             libraries: recorded.libraries(),
             programs: trial.programs,
         }))
+    }
+
+    /// Fails for a program that ends too soon, where the run with the record took so long.
+    fn is_long_enough(&self, with_record: Duration) -> Result<()> {
+        if with_record > SHORTEST * WITH_RECORD || matches!(self.subject.kind, Kind::Server(_)) {
+            return Ok(());
+        }
+        let wall = self.run(None, None, None)?.wall;
+        if wall < SHORTEST {
+            bail!(
+                "the program ends after {:.1} ms, too soon to be compared; give it more to do, or run it often, as in: \
+                 sh -c 'for i in $(seq 100); do CMD; done'",
+                wall.as_secs_f64() * 1000.0
+            );
+        }
+        Ok(())
     }
 
     /// Runs the subject on an allocator, or as it is; with a folder for the dynamic linker's record.

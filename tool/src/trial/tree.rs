@@ -14,8 +14,12 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks, once the program has run for a while.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A look may take this share of the time at most.
+/// A look may take this share of the time at most, once the program has run for [`EARLY`].
 const SHARE: u32 = 20;
+/// While looks follow each other closely.
+const EARLY: Duration = Duration::from_millis(20);
+/// Time between the first looks.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
 
 /// The memory of one process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -102,8 +106,9 @@ impl Tree {
         self.peak = self.peak.max(sum);
         self.now = sum;
         self.last = begin.elapsed();
-        let early = self.began.elapsed() / 4;
-        early.clamp(Duration::from_micros(500), PAUSE).max(self.last * SHARE)
+        let age = self.began.elapsed();
+        let pause = (age / 4).clamp(SHORTEST_PAUSE, PAUSE);
+        if age < EARLY { pause } else { pause.max(self.last * SHARE) }
     }
 
     /// Looks once at which programs run, besides.
@@ -190,7 +195,7 @@ mod tests {
     fn the_early_looks_follow_each_other_closely() {
         let mut tree = Tree::of(std::process::id() as i32);
         let pause = tree.look();
-        assert!(pause < PAUSE.max(tree.last * SHARE + Duration::from_millis(1)));
+        assert!(tree.began.elapsed() > EARLY || pause < PAUSE);
         assert!(tree.peak() >= tree.now() && tree.now() > 0);
     }
 }

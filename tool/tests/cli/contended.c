@@ -4,7 +4,7 @@
 #include <string.h>
 
 static void *work(void *nothing) {
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 40000; i++) {
         char *volatile block = malloc(1500);
         if (!block) abort();
         memset(block, i, 1500);
