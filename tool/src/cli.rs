@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+mod programs;
+
+pub use programs::{Compare, Run};
+
 use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
@@ -21,6 +25,10 @@ pub struct Cli {
 pub enum Command {
     /// Measure workloads under all allocators, and compare them with glibc
     Bench(Box<Bench>),
+    /// Run a program of yours on an allocator, and say whether that took
+    Run(Run),
+    /// Compare allocators on a program of yours: time, memory, and what to use
+    Compare(Compare),
     /// Let the tool test itself: what measuring costs; whether differences are found where there are none, and
     /// a known one is
     Selftest(Selftest),

@@ -1,16 +1,18 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
 //! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
-//! [`record`], [`run`], [`report`], [`commands`], [`cli`].
+//! [`record`], [`run`], [`programs`], [`trial`], [`report`], [`commands`], [`cli`].
 
 mod allocators;
 mod cli;
 mod commands;
 mod error;
+mod programs;
 mod record;
 mod report;
 mod run;
 mod stats;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,8 @@ use error::UsageError;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Run(arguments) => commands::run(&arguments),
+        Command::Compare(arguments) => commands::compare(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
 pub use identify::resolve;
-pub use select::select;
+pub use select::{one, select};
 
 /// Name of the project's own allocator.
 pub const OURS: &str = "ample";

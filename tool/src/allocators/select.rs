@@ -40,6 +40,13 @@ pub fn select(finder: &Finder, list: Option<&[String]>, arms: &[&str]) -> Result
     Ok(chosen)
 }
 
+/// One allocator, without the baseline beside it.
+///
+/// Fails as [`select`] does.
+pub fn one(finder: &Finder, item: &str) -> Result<Allocator> {
+    entry(finder, item)
+}
+
 fn entry(finder: &Finder, item: &str) -> Result<Allocator> {
     let (base, settings) = split_settings(item)?;
     let (mut allocator, known) = if let Some((name, path)) = base.split_once('=') {

@@ -2,11 +2,15 @@
 
 mod allocators;
 mod bench;
+mod compare;
+mod run;
 mod selftest;
 mod workloads;
 
 pub use allocators::allocators;
 pub use bench::bench;
+pub use compare::compare;
+pub use run::run;
 pub use selftest::selftest;
 pub use workloads::workloads;
 

@@ -8,4 +8,4 @@ mod sample;
 pub use folder::{Folder, timestamp};
 pub use machine::{Machine, Noise};
 pub use run::{BlockLog, FaultPrediction, Run, Workload};
-pub use sample::{Judgement, Pass, SCHEMA_VERSION, Sample, Usage, operations_per_second};
+pub use sample::{Judgement, Pass, RATE, SCHEMA_VERSION, Sample, Usage, operations_per_second};

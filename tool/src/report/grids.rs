@@ -300,7 +300,7 @@ mod tests {
         let grid = &memory(&[finding(1, "x", memory_of(6)), finding(1, "y", memory_of(8))], "larson")[0];
         assert_eq!(
             grid.head[2..],
-            ["after 10.0", "after 20.0", "after 30.0", "after 40.0", "after 50.0", "after 60.0"]
+            ["after 10", "after 20", "after 30", "after 40", "after 50", "after 60"]
         );
         let names: Vec<&str> = grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["live bytes", "x", "y"]);

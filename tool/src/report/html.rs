@@ -18,7 +18,8 @@ use crate::record::{Folder, Run, Workload};
 use crate::stats::{MIN_BLOCKS, Metric, Verdict};
 
 const TEMPLATE: &str = include_str!("report.html");
-const STYLE: &str = include_str!("report.css");
+/// The style of all pages.
+pub(super) const STYLE: &str = include_str!("report.css");
 
 /// What the template fills in.
 #[derive(Serialize)]
@@ -82,12 +83,12 @@ struct Line {
 
 /// A figure and its ratio, as text.
 #[derive(Default, Serialize)]
-struct Figure {
+pub(super) struct Figure {
     absolute: String,
-    ratio: String,
-    interval: String,
+    pub(super) ratio: String,
+    pub(super) interval: String,
     two_modes: bool,
-    verdict: &'static str,
+    pub(super) verdict: &'static str,
 }
 
 /// Writes the plots and the page into the folder, and returns the page's path.
@@ -235,7 +236,8 @@ fn floors(rows: &[&Row]) -> Vec<Noise> {
     text.collect()
 }
 
-fn ratio(found: &Comparison, blocks: usize) -> Figure {
+/// A ratio as text.
+pub(super) fn ratio(found: &Comparison, blocks: usize) -> Figure {
     Figure {
         absolute: String::new(),
         two_modes: false,
@@ -257,7 +259,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// A word of a command line as a shell takes it.
-fn quote(word: &str) -> String {
+pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

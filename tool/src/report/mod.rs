@@ -5,6 +5,7 @@
 
 mod axis;
 mod charges;
+mod compared;
 mod comparison;
 mod gaps;
 mod grids;
@@ -24,6 +25,7 @@ mod table;
 mod units;
 mod verdict;
 
+pub use compared::Compared;
 pub use html::write;
 pub use seed_lines::seed_lines;
 pub use summary::{Cell, Summary};

@@ -182,7 +182,7 @@ fn mean(summary: &Summary, column: usize, metric: Metric) -> String {
 }
 
 /// The ratio with a mark for its verdict, where there are enough blocks for verdicts.
-fn marked(found: &Comparison, blocks: usize) -> String {
+pub(super) fn marked(found: &Comparison, blocks: usize) -> String {
     let text = units::multiple(found.ratio.value);
     if blocks < MIN_BLOCKS {
         return text;

@@ -34,8 +34,11 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
-/// A number: `12.3 k`.
+/// A number: `12.3 k`; a small whole one to the digit.
 pub fn count(number: f64) -> String {
+    if number < 1000.0 && number.fract() == 0.0 {
+        return format!("{number:.0}");
+    }
     let (value, unit) = scale(number, 1000.0, &["", "k", "M", "G", "T"]);
     format!("{} {unit}", significant(value)).trim_end().to_owned()
 }
@@ -44,6 +47,12 @@ pub fn count(number: f64) -> String {
 pub fn nanoseconds(time: f64) -> String {
     let (value, unit) = scale(time, 1000.0, &["ns", "µs", "ms", "s"]);
     format!("{} {unit}", trim(&significant(value)))
+}
+
+/// Seconds: `1.23 s`, `12.3 ms`.
+pub fn seconds(seconds: f64) -> String {
+    let (value, unit) = if seconds < 1.0 { (seconds * 1000.0, "ms") } else { (seconds, "s") };
+    format!("{} {unit}", significant(value))
 }
 
 /// A ratio: `1.31×`.
@@ -78,6 +87,8 @@ mod tests {
     fn three_digits_and_a_unit() {
         assert_eq!(rate(12_345_678.0), "12.3 M/s");
         assert_eq!(rate(5.0), "5.00 /s");
+        assert_eq!((seconds(0.0123).as_str(), seconds(61.2).as_str()), ("12.3 ms", "61.2 s"));
+        assert_eq!((count(12.0).as_str(), count(12_345.0).as_str()), ("12", "12.3 k"));
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");
         assert_eq!((count(999.0).as_str(), count(12_345.0).as_str()), ("999", "12.3 k"));
         assert_eq!((nanoseconds(30.0).as_str(), nanoseconds(1_234.0).as_str()), ("30 ns", "1.23 µs"));

@@ -113,6 +113,12 @@ impl Plan {
         Ok(Self { entries, rows, seed })
     }
 
+    /// One row: this entry on its first thread count.
+    pub fn single(entry: Entry, seed: u64) -> Self {
+        let rows = entry.threads.first().map(|&threads| Row { entry: 0, threads });
+        Self { rows: rows.into_iter().collect(), entries: vec![entry], seed }
+    }
+
     /// The order of one block: every allocator runs every row once, shuffled by seed and block.
     pub fn block(&self, block: usize, allocators: usize) -> Vec<Step> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);

@@ -39,7 +39,7 @@ const INHERITED_PREFIXES: &[&str] = &[
     "RPMALLOC_",
 ];
 /// Variables of the tool itself, which processes do not inherit.
-const OWN: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR"];
+pub const OWN_VARIABLES: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR"];
 
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.
@@ -47,7 +47,7 @@ pub fn inherited_environment() -> BTreeMap<String, String> {
     env::vars()
         .filter(|(name, _)| {
             let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-            INHERITED.contains(&name.as_str()) || configures && !OWN.contains(&name.as_str())
+            INHERITED.contains(&name.as_str()) || configures && !OWN_VARIABLES.contains(&name.as_str())
         })
         .collect()
 }
@@ -283,7 +283,7 @@ fn drain(stdout: &mut Stream, stderr: &mut Stream) -> io::Result<()> {
 }
 
 /// Waits for this very child, and takes the kernel's account of it and it alone.
-fn reap(child: Child) -> io::Result<(i32, Usage)> {
+pub fn reap(child: Child) -> io::Result<(i32, Usage)> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -317,7 +317,8 @@ fn account(usage: &libc::rusage) -> Usage {
     }
 }
 
-fn decode(status: i32) -> End {
+/// How a process with this status ended.
+pub fn decode(status: i32) -> End {
     if libc::WIFSIGNALED(status) {
         End::Killed(libc::WTERMSIG(status))
     } else {

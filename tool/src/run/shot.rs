@@ -170,10 +170,6 @@ mod tests {
             ended(End::Exited(0), "")
         }
 
-        fn trace(&mut self, invocation: &Invocation) -> Traced {
-            Traced { ended: self.execute(invocation), system_calls: Ok(None) }
-        }
-
         fn is_interrupted(&self) -> bool {
             false
         }

@@ -62,6 +62,15 @@ pub fn library(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> P
     library
 }
 
+/// A program made from C, with further arguments for the compiler.
+pub fn program(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    let (code, program) = (folder.join(format!("{name}-program.c")), folder.join(name));
+    fs::write(&code, source).expect("written");
+    let compiled = Command::new("cc").arg("-o").arg(&program).arg(&code).args(arguments).status();
+    assert!(compiled.expect("a C compiler").success());
+    program
+}
+
 /// Standard output and error as text.
 pub fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");

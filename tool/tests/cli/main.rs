@@ -2,8 +2,10 @@
 
 mod bench;
 mod common;
+mod compare;
 mod errors;
 mod faults;
 mod limits;
 mod measures;
+mod run;
 mod selftest;

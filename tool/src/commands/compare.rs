@@ -1,0 +1,199 @@
+//! `ample compare`: which allocator suits a program of the user's.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+
+use super::print;
+use crate::allocators::{self, Allocator, BASELINE, Finder};
+use crate::cli::Compare;
+use crate::error::UsageError;
+use crate::programs::{NotFound, Prospect, architecture, examine};
+use crate::record::{Folder, Machine, Noise, Run, SCHEMA_VERSION, Workload, timestamp};
+use crate::report::{self, Compared};
+use crate::run::{
+    Campaign, INTERRUPTED, Interrupt, NOISE_RULE, Plan, Progress, Stopping, inherited_environment,
+};
+use crate::trial::{FirstLook, Kind, Ready, Server, Subject, TrialExecutor, as_is, marked, plan};
+
+/// Measures, prints what to use, and writes the report.
+pub fn compare(arguments: &Compare) -> Result<ExitCode> {
+    let subject = subject(arguments)?;
+    let finder = Finder::new()?;
+    let glibc = allocators::one(&finder, BASELINE)?;
+    let prospect = examine(&subject.words()[0], architecture(&glibc.library)).map_err(|error| {
+        let (NotFound::Missing(reason) | NotFound::NotExecutable(reason)) = error;
+        UsageError(reason)
+    })?;
+    let mut chosen = allocators::select(&finder, arguments.allocators.as_deref(), &[])?;
+    let mut executor = TrialExecutor::new(&subject, Interrupt::install().context("cannot catch signals")?);
+    let Some(look) = executor.first_look()? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let mut notes = notes(&prospect, &look, &glibc);
+    let obstacle = obstacle(&prospect, &look);
+    let own = own(&prospect, &look, &glibc, obstacle.is_some());
+    if let Some(reason) = &obstacle {
+        chosen.clear();
+        notes.push(format!("No allocator can take the place of its own: it {reason}."));
+    }
+    if let Some(file) = &own {
+        let at = chosen.iter().position(Allocator::is_baseline).map_or(0, |at| at + 1);
+        chosen.insert(at, as_is(file));
+    }
+
+    let plan = plan(&subject, arguments.seed);
+    let stopping = arguments
+        .runs
+        .map_or_else(|| Stopping::budget(arguments.budget, None), |runs| Stopping::blocks(runs as usize));
+    let machine = Machine::read();
+    let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
+    executor.prepare(&chosen, folder.path());
+    let mut record = record(arguments, &plan, &prospect, &chosen, machine, stopping);
+    folder.write_json("run.json", &record)?;
+    let campaign = Campaign {
+        plan: &plan,
+        allocators: &marked(&chosen),
+        program: &prospect.program,
+        stopping,
+        timeout: arguments.timeout,
+        progress: &Progress::start(stopping),
+    };
+    let conclusion = campaign.run(Vec::new(), &mut executor, &mut |sample| folder.append(sample))?;
+
+    record.ended = Some(timestamp());
+    record.noise_at_end = Some(Noise::read());
+    record.interrupted = conclusion.interrupted;
+    record.blocks = conclusion.blocks;
+    record.block_log.clone_from(&conclusion.block_log);
+    folder.write_json("run.json", &record)?;
+    notes.extend(executor.remarks());
+    let summary = report::Summary::new(&conclusion, &plan, &chosen, arguments.seed);
+    let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), notes);
+    let page = compared.write(&folder, &record)?;
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&compared)? + "\n"))?;
+    } else {
+        let samples = folder.path().join("samples.jsonl");
+        print(&format!(
+            "{}\nraw samples: {}\nreport: {}\n",
+            compared.text(),
+            samples.display(),
+            page.display()
+        ))?;
+    }
+    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn subject(arguments: &Compare) -> Result<Subject> {
+    let kind = match (&arguments.server, &arguments.load) {
+        (Some(server), Some(load)) => {
+            let ready = match (&arguments.port, &arguments.ready) {
+                (Some(port), _) => Ready::Port(*port),
+                (None, command) => Ready::Command(words("--ready", command.as_deref().unwrap_or_default())?),
+            };
+            Kind::Server(Server { server: words("--server", server)?, load: words("--load", load)?, ready })
+        }
+        _ => Kind::Command(arguments.command.clone()),
+    };
+    Ok(Subject {
+        kind,
+        metrics: arguments.metrics.clone(),
+        exit_code: arguments.exit_code,
+        timeout: arguments.timeout,
+    })
+}
+
+/// The words of a command, as a shell splits them.
+fn words(option: &str, command: &str) -> Result<Vec<OsString>> {
+    let words = shlex::split(command).unwrap_or_default();
+    if words.is_empty() {
+        let message = format!("{option} takes a command, with its quotes closed, not '{command}'");
+        return Err(UsageError(message).into());
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+/// Why no allocator can serve the program; none where one can.
+fn obstacle(prospect: &Prospect, look: &FirstLook) -> Option<String> {
+    let unseen =
+        || look.library.is_none().then(|| "has no malloc that the dynamic linker knows of".to_owned());
+    prospect.obstacle.clone().or_else(unseen)
+}
+
+/// The file that serves the program as it is, where that is not glibc.
+fn own(prospect: &Prospect, look: &FirstLook, glibc: &Allocator, fixed: bool) -> Option<PathBuf> {
+    let other = look.libraries.iter().find(|library| **library != glibc.library);
+    other.cloned().or_else(|| fixed.then(|| prospect.program.clone()))
+}
+
+/// What a reader should know of the program.
+fn notes(prospect: &Prospect, look: &FirstLook, glibc: &Allocator) -> Vec<String> {
+    let mut notes: Vec<String> = prospect.remarks.iter().map(|remark| format!("It {remark}.")).collect();
+    notes.extend(prospect.in_part.iter().map(|part| format!("It {part}.")));
+    let own: Vec<String> = look
+        .libraries
+        .iter()
+        .filter(|library| **library != glibc.library)
+        .map(|library| library.display().to_string())
+        .collect();
+    if !own.is_empty() && prospect.obstacle.is_none() {
+        notes.push(format!(
+            "Without a preload it is not glibc that serves it, but {}: the row 'as-is'.",
+            own.join(", ")
+        ));
+    }
+    let library = architecture(&glibc.library);
+    for program in look.programs.iter().filter(|program| **program != prospect.program) {
+        if let Ok(Prospect { obstacle: Some(reason), .. }) = examine(program.as_os_str(), library) {
+            notes.push(format!("{} among its processes {reason}.", name(program)));
+        }
+    }
+    notes
+}
+
+fn name(program: &Path) -> String {
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn record(
+    arguments: &Compare,
+    plan: &Plan,
+    prospect: &Prospect,
+    chosen: &[Allocator],
+    machine: Machine,
+    stopping: Stopping,
+) -> Run {
+    let workloads = plan.entries.iter().map(|entry| Workload {
+        name: entry.label.clone(),
+        workload: entry.description.name.clone(),
+        tells: entry.description.tells.clone(),
+        source: entry.description.source.clone(),
+        operation: entry.description.operation.clone(),
+        settings: entry.settings.clone(),
+        threads: entry.threads.clone(),
+    });
+    Run {
+        schema_version: SCHEMA_VERSION,
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        command: std::env::args().collect(),
+        started: timestamp(),
+        ended: None,
+        interrupted: false,
+        blocks: 0,
+        seed: arguments.seed,
+        preset: "compare".into(),
+        stopping: stopping.to_string(),
+        noise_rule: NOISE_RULE.into(),
+        block_log: Vec::new(),
+        timeout_seconds: arguments.timeout.as_secs_f64(),
+        machine,
+        noise_at_start: Noise::read(),
+        noise_at_end: None,
+        inherited_environment: inherited_environment(),
+        workload_program: prospect.program.display().to_string(),
+        allocators: chosen.to_vec(),
+        workloads: workloads.collect(),
+        fault_predictions: Vec::new(),
+    }
+}

@@ -1,0 +1,162 @@
+//! `ample run`: becomes the user's program on an allocator, or checks who serves it.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::allocators::{self, Allocator, Finder};
+use crate::cli::Run;
+use crate::error::UsageError;
+use crate::programs::{NotFound, Prospect, Record, Served, Watcher, architecture, examine, put_on};
+use crate::run::{Interrupt, wait_for};
+use crate::trial::Tree;
+
+/// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
+const FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const MISSING: u8 = 127;
+
+/// Runs the program; returns only where it cannot be started, or after a check.
+pub fn run(arguments: &Run) -> Result<ExitCode> {
+    let allocator = match Finder::new().and_then(|finder| allocators::one(&finder, &arguments.allocator)) {
+        Ok(allocator) => allocator,
+        Err(error) if arguments.check => return Err(error),
+        Err(error) => return Ok(failed(FAILED, &format!("{error:#}"))),
+    };
+    let program = arguments.command[0].as_os_str();
+    let prospect = match examine(program, architecture(&allocator.library)) {
+        Ok(prospect) => prospect,
+        Err(error) if arguments.check => {
+            let (NotFound::Missing(reason) | NotFound::NotExecutable(reason)) = error;
+            return Err(UsageError(reason).into());
+        }
+        Err(NotFound::NotExecutable(reason)) => return Ok(failed(NOT_EXECUTABLE, &reason)),
+        Err(NotFound::Missing(reason)) => return Ok(failed(MISSING, &reason)),
+    };
+    if arguments.check {
+        check(arguments, &allocator, &prospect)
+    } else {
+        Ok(become_it(arguments, &allocator, &prospect))
+    }
+}
+
+fn failed(code: u8, reason: &str) -> ExitCode {
+    anstream::eprintln!("ample: {reason}");
+    ExitCode::from(code)
+}
+
+fn command(words: &[std::ffi::OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// Replaces this process by the program. Returns only where that did not work.
+fn become_it(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> ExitCode {
+    let name = shown(&arguments.command[0]);
+    let mut watcher = None;
+    if !arguments.quiet {
+        if let Some(reason) = prospect.obstacle.as_ref().or(prospect.in_part.as_ref()) {
+            anstream::eprintln!("ample: {} does not serve {name}: it {reason}", whole(allocator, prospect));
+        } else {
+            let warning = format!(
+                "ample: {} does not serve {name}: {} is not in its process",
+                allocator.name,
+                allocator.library.display()
+            );
+            // Without it nothing is said, as with --quiet: no reason not to run the program.
+            watcher = Watcher::start(&allocator.library, &warning).ok();
+        }
+    }
+    let mut command = command(&arguments.command);
+    put_on(&mut command, allocator);
+    let error = command.exec();
+    drop(watcher);
+    failed(NOT_EXECUTABLE, &format!("cannot run {name}: {error}"))
+}
+
+/// How much of the program is spoken of.
+fn whole(allocator: &Allocator, prospect: &Prospect) -> String {
+    let part = if prospect.obstacle.is_none() { " alone" } else { "" };
+    format!("{}{part}", allocator.name)
+}
+
+fn shown(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}
+
+/// Runs the program to its end, and tells who served it.
+fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<ExitCode> {
+    let record = tempfile::tempdir().context("cannot make a folder for the record")?;
+    let interrupt = Interrupt::install().context("cannot catch signals")?;
+    let mut command = command(&arguments.command);
+    put_on(&mut command, allocator);
+    Record::write_to(record.path(), &mut command).context("cannot prepare the record")?;
+    let name = shown(&arguments.command[0]);
+    let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+    let pid = child.id();
+    let mut tree = Tree::of(i32::try_from(pid)?);
+    let end = wait_for(
+        child,
+        &interrupt,
+        || tree.look_at_programs(),
+        |process: Pid| {
+            // An error means that it has ended meanwhile.
+            let _ = kill_process(process, Signal::TERM);
+        },
+    )?;
+    let served = Record::read(record.path()).context("cannot read the record")?;
+    let served = served.served(&allocator.library, pid);
+    let verdict =
+        verdict(&served, allocator, prospect).and_then(|text| match without_record(&tree, allocator) {
+            Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
+            None => Ok(text),
+        });
+    if !arguments.quiet {
+        let remarks = prospect.remarks.iter().map(|remark| format!("ample: {name} {remark}\n"));
+        let (Ok(text) | Err(text)) = &verdict;
+        anstream::eprint!("{}ample: {name}: {text}; {end}\n", remarks.collect::<String>());
+    }
+    Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A program among the processes that no preloaded library serves, and that leaves no record of it.
+fn without_record(tree: &Tree, allocator: &Allocator) -> Option<String> {
+    let library = architecture(&allocator.library);
+    tree.programs().iter().find_map(|program| {
+        let reason = examine(program.as_os_str(), library).ok()?.obstacle?;
+        Some(format!("{} {reason}", shown(program.as_os_str())))
+    })
+}
+
+/// Whether the allocator, and it alone, serves malloc; in a phrase that tells by whom.
+fn verdict(served: &Served, allocator: &Allocator, prospect: &Prospect) -> Result<String, String> {
+    let by_it: Vec<&str> = served.by_it.iter().map(String::as_str).collect();
+    let processes = if served.count == 1 { "process" } else { "processes" };
+    let who =
+        format!("{} serves malloc in {} {processes} ({})", allocator.name, served.count, by_it.join(", "));
+    if let Some(obstacle) = &prospect.obstacle {
+        return Err(format!("{} does not serve it: it {obstacle}", allocator.name));
+    }
+    if let Some((program, library)) = served.by_others.first() {
+        let others = served.by_others.len() - 1;
+        let more =
+            if others == 0 { String::new() } else { format!(", and {others} more are not on it either") };
+        let but = if served.count == 0 { String::new() } else { format!("; {who}") };
+        return Err(format!("malloc of {program} is served by {}{more}{but}", library.display()));
+    }
+    if !served.seen {
+        return Err("it left no record: it has no dynamic linker, or other rights than yours".into());
+    }
+    if served.count == 0 {
+        return Err("it did not call malloc".into());
+    }
+    match &prospect.in_part {
+        Some(part) => Err(format!("{who}, but not all it allocates: it {part}")),
+        None => Ok(format!("{who}: {}", allocator.library.display())),
+    }
+}

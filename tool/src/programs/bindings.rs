@@ -1,0 +1,257 @@
+//! The dynamic linker's own record of who serves malloc (`LD_DEBUG=bindings`), process by process.
+//!
+//! It says for each reference to `malloc` in each file which file's `malloc` it was bound to, whatever the
+//! reason: a preloaded library, a program that exports its own, a library loaded with a scope of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::allocators::resolve;
+
+/// The functions that decide who serves a process.
+const DECISIVE: &[&str] = &["malloc", "free", "calloc", "realloc"];
+/// What the dynamic linker is asked to record: bindings, and which program is started.
+const CATEGORIES: &str = "bindings,libs";
+
+/// The record of all processes of one start, in the order of their numbers.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// Those that were linked dynamically: static programs leave no trace.
+    processes: Vec<Process>,
+}
+
+/// One process.
+#[derive(Debug, Default)]
+struct Process {
+    pid: u32,
+    /// The programs that it executed, one after the other.
+    programs: Vec<String>,
+    /// Their files.
+    program_files: BTreeSet<PathBuf>,
+    /// By file and function: the file that it was bound to.
+    bound: BTreeSet<(PathBuf, String, PathBuf)>,
+}
+
+/// Who served the processes of a start.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Whether the process that was started is in the record at all: a static program is not.
+    pub seen: bool,
+    /// Programs that the library served, each once.
+    pub by_it: BTreeSet<String>,
+    /// Processes that it served.
+    pub count: usize,
+    /// Programs that another file served, with that file; the process that was started comes first.
+    pub by_others: Vec<(String, PathBuf)>,
+}
+
+impl Record {
+    /// Lets the command and its children write their records into this folder.
+    ///
+    /// Fails where the folder cannot be opened to all: a server may change its user.
+    pub fn write_to(folder: &Path, command: &mut Command) -> io::Result<()> {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
+        command.env("LD_DEBUG", CATEGORIES).env("LD_DEBUG_OUTPUT", folder.join("process"));
+        Ok(())
+    }
+
+    /// Reads what was recorded in this folder.
+    pub fn read(folder: &Path) -> io::Result<Self> {
+        let mut processes = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let pid = path.extension().and_then(|pid| pid.to_str()?.parse().ok());
+            let Some(pid) = pid else { continue };
+            let mut process = Process { pid, ..Process::default() };
+            for line in BufReader::new(File::open(&path)?).split(b'\n') {
+                process.note(&String::from_utf8_lossy(&line?));
+            }
+            processes.push(process);
+        }
+        processes.sort_by_key(|process| process.pid);
+        Ok(Self { processes })
+    }
+
+    /// Who served these processes; `started` is the number of the first one.
+    pub fn served(&self, library: &Path, started: u32) -> Served {
+        let mut served = Served::default();
+        let own = |process: &&Process| process.pid == started;
+        let others = self.processes.iter().filter(|process| !own(process));
+        for process in self.processes.iter().filter(own).chain(others) {
+            served.seen |= process.pid == started;
+            let files = process.files(library);
+            let other = files.iter().find(|file| file.as_path() != library);
+            match other {
+                Some(other) => served.by_others.push((process.name(), other.clone())),
+                None if files.is_empty() => {}
+                None => {
+                    served.count += 1;
+                    served.by_it.extend(process.programs.iter().cloned());
+                }
+            }
+        }
+        served
+    }
+
+    /// The file that serves the process that was started: of several processes that differ, the first one's.
+    pub fn library(&self, started: u32) -> Option<PathBuf> {
+        let nothing = Path::new("");
+        let own = self.processes.iter().find(|process| process.pid == started);
+        let rest = self.processes.iter().filter(|process| process.pid != started);
+        own.into_iter().chain(rest).find_map(|process| process.files(nothing).into_iter().next())
+    }
+
+    /// Every file that serves some process.
+    pub fn libraries(&self) -> BTreeSet<PathBuf> {
+        self.processes.iter().flat_map(|process| process.files(Path::new(""))).collect()
+    }
+
+    /// For each function of the malloc family that was called: the file that serves it, in the first
+    /// process that this library serves, or else in the first one.
+    pub fn functions(&self, library: &Path) -> BTreeMap<String, PathBuf> {
+        let serves = |process: &&Process| process.files(library).contains(library);
+        let process = self.processes.iter().find(serves).or(self.processes.first());
+        let mut functions = BTreeMap::new();
+        for (from, name, _) in process.map(|process| &process.bound).into_iter().flatten() {
+            if let Some(target) = process.and_then(|process| process.target(from, name, library)) {
+                functions.insert(name.clone(), target);
+            }
+        }
+        functions
+    }
+}
+
+impl Process {
+    fn note(&mut self, line: &str) {
+        if let Some((_, program)) = line.split_once("transferring control: ") {
+            let file = Path::new(program.trim());
+            self.program_files.insert(resolve(file));
+            let name = file.file_name();
+            let name = name.map_or(program.to_owned(), |name| name.to_string_lossy().into_owned());
+            if !self.programs.contains(&name) {
+                self.programs.push(name);
+            }
+        } else if let Some((from, to, function)) = binding(line)
+            && is_of_the_family(function)
+        {
+            self.bound.insert((resolve(Path::new(from)), function.to_owned(), resolve(Path::new(to))));
+        }
+    }
+
+    fn name(&self) -> String {
+        self.programs.last().cloned().unwrap_or_else(|| format!("process {}", self.pid))
+    }
+
+    /// The files that serve the decisive functions of this process.
+    fn files(&self, library: &Path) -> BTreeSet<PathBuf> {
+        let decisive = self.bound.iter().filter(|(_, name, _)| DECISIVE.contains(&name.as_str()));
+        decisive.filter_map(|(from, name, _)| self.target(from, name, library)).collect()
+    }
+
+    /// Where a reference ends; none for one of the library to itself or to what lies below it.
+    ///
+    /// A program that takes a function's address and was linked for a fixed address of its own offers all
+    /// libraries a stub; a binding to a stub that leads on to another file counts as one to that file.
+    fn target(&self, from: &Path, name: &str, library: &Path) -> Option<PathBuf> {
+        if from == library {
+            return None;
+        }
+        let onward = |file: &Path| {
+            let mut bound =
+                self.bound.iter().filter(|(source, function, _)| source == file && function == name);
+            bound.find(|(.., target)| target != file).map(|(.., target)| target.clone())
+        };
+        let to_itself = (from.to_owned(), name.to_owned(), from.to_owned());
+        let target = match onward(from) {
+            Some(target) => target,
+            None => self.bound.get(&to_itself)?.2.clone(),
+        };
+        let is_stub = self.program_files.contains(&target);
+        Some(if is_stub { onward(&target).unwrap_or(target) } else { target })
+    }
+}
+
+fn is_of_the_family(name: &str) -> bool {
+    const OTHERS: &[&str] = &["posix_memalign", "aligned_alloc", "malloc_usable_size"];
+    DECISIVE.contains(&name) || OTHERS.contains(&name)
+}
+
+/// The two files and the function of ``binding file A [0] to B [0]: normal symbol `malloc' [GLIBC_2.2.5]``.
+fn binding(line: &str) -> Option<(&str, &str, &str)> {
+    let (_, rest) = line.split_once("binding file ")?;
+    let (files, rest) = rest.split_once(": normal symbol `")?;
+    let (function, _) = rest.split_once('\'')?;
+    let (from, to) = files.split_once("] to ")?;
+    // After each file comes the number of its namespace: ` [0]`.
+    Some((&from[..from.rfind(" [")?], &to[..to.rfind(" [")?], function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, program: &str, bindings: &[(&str, &str)]) -> Process {
+        let mut process = Process { pid, ..Process::default() };
+        for (from, to) in bindings {
+            process.note(&format!(
+                "     {pid}:\tbinding file {from} [0] to {to} [0]: normal symbol `malloc' [GLIBC_2.2.5]"
+            ));
+        }
+        process.note(&format!("     {pid}:\ttransferring control: {program}"));
+        process
+    }
+
+    const LIBRARY: &str = "/x/libx.so";
+
+    fn served(processes: Vec<Process>) -> Served {
+        Record { processes }.served(Path::new(LIBRARY), 7)
+    }
+
+    #[test]
+    fn a_line_is_taken_apart_even_with_spaces_in_it() {
+        let line = "  1:\tbinding file /a b/c [0] to /d [e]/f [0]: normal symbol `free' [GLIBC_2.2.5]";
+        assert_eq!(binding(line), Some(("/a b/c", "/d [e]/f", "free")));
+        assert_eq!(binding("  1:\tcalling init: /lib/libc.so.6"), None);
+    }
+
+    #[test]
+    fn one_process_of_another_library_is_enough_to_be_named() {
+        let good = || process(7, "/bin/good", &[("/lib/libc.so.6", LIBRARY), (LIBRARY, "/lib/libc.so.6")]);
+        let all = served(vec![good()]);
+        assert_eq!((all.seen, all.count, all.by_others.len()), (true, 1, 0));
+        assert!(all.by_it.contains("good"));
+        let bad = process(9, "bad", &[("/lib/libc.so.6", "bad")]);
+        let some = served(vec![good(), bad]);
+        assert_eq!((some.count, some.by_others), (1, vec![("bad".into(), PathBuf::from("bad"))]));
+        assert!(!served(vec![process(8, "child", &[("child", LIBRARY)])]).seen, "a static program");
+    }
+
+    #[test]
+    fn a_stub_that_leads_to_the_library_is_the_library() {
+        let plain = [("/lib/libc.so.6", "prog"), ("prog", "prog"), ("prog", "/lib/libc.so.6")];
+        let files = process(7, "prog", &plain).files(Path::new(""));
+        assert_eq!(files, BTreeSet::from(["/lib/libc.so.6".into()]), "and so is one to the C library");
+        let bindings = [("/lib/libc.so.6", "prog"), ("prog", "prog"), ("prog", LIBRARY)];
+        assert_eq!(served(vec![process(7, "prog", &bindings)]).by_others, []);
+        let own = process(7, "prog", &bindings[..2]);
+        assert_eq!(served(vec![own]).by_others, [("prog".into(), PathBuf::from("prog"))]);
+    }
+
+    #[test]
+    fn a_real_process_is_recorded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("/bin/sh");
+        Record::write_to(folder.path(), &mut command).expect("open to all");
+        let mut child = command.args(["-c", ":"]).spawn().expect("runs");
+        assert!(child.wait().expect("ends").success());
+        let record = Record::read(folder.path()).expect("a record");
+        let library = record.library(child.id()).expect("somebody serves it");
+        assert!(library.to_string_lossy().contains("libc.so.6"), "{library:?}");
+        assert!(record.served(&library, child.id()).by_it.contains("sh"));
+        assert_eq!(record.functions(&library)["malloc"], library);
+    }
+}

@@ -1,0 +1,49 @@
+//! How a program starts on an allocator: in the user's own environment, with the library before all others.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::allocators::Allocator;
+use crate::run::OWN_VARIABLES;
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Lets the command start on this allocator. Libraries that the user preloads keep their place behind it.
+pub fn put_on(command: &mut Command, allocator: &Allocator) {
+    put_as_is(command);
+    command.envs(&allocator.environment);
+    let mut libraries = OsString::from(&allocator.library);
+    if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    command.env(PRELOAD, libraries);
+}
+
+/// Lets the command start as the user would start it.
+pub fn put_as_is(command: &mut Command) {
+    for name in OWN_VARIABLES {
+        command.env_remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_comes_first_and_the_tools_own_variables_stay_behind() {
+        let mut allocator = Allocator::fake("x");
+        allocator.environment.insert("X_CACHE".into(), "0".into());
+        let mut command = Command::new("true");
+        put_on(&mut command, &allocator);
+        let value = |name: &str| {
+            let found = command.get_envs().find(|(key, _)| *key == name).expect("set");
+            found.1.map(|value| value.to_string_lossy().into_owned())
+        };
+        assert!(value(PRELOAD).expect("a library").starts_with("/fake/libx.so"));
+        assert_eq!(value("X_CACHE").as_deref(), Some("0"));
+        assert_eq!(value("AMPLE_LIB"), None, "removed");
+    }
+}

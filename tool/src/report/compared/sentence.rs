@@ -1,0 +1,274 @@
+//! What to use, in a sentence or two.
+
+use std::path::Path;
+
+use super::{Line, Speed};
+use crate::report::summary::{Cell, Figures, Summary};
+use crate::stats::{Estimate, MIN_BLOCKS, Verdict};
+use crate::trial::AS_IS;
+
+/// One allocator beside glibc, with both ratios to it.
+struct Candidate<'a> {
+    name: &'a str,
+    speed: (Estimate, Verdict),
+    memory: (Estimate, Verdict),
+}
+
+/// The verdict on the whole run.
+pub fn sentence(summary: &Summary, speed: &Speed, lines: &[Line], own: Option<&Path>) -> String {
+    let early = if summary.interrupted { " (Ended early by the user.)" } else { "" };
+    let text = if candidates(summary).is_empty() {
+        nothing(summary, lines)
+    } else if summary.blocks < MIN_BLOCKS {
+        provisional(summary, speed, own)
+    } else {
+        decided(summary, speed, own)
+    };
+    text + early
+}
+
+fn candidates(summary: &Summary) -> Vec<Candidate<'_>> {
+    let columns = summary.allocators.iter().zip(&summary.rows[0].cells);
+    let candidates = columns.filter_map(|(allocator, cell)| match cell {
+        Cell::Measured(Figures { throughput: Some(speed), peak_rss: Some(memory), .. }) => Some(Candidate {
+            name: &allocator.name,
+            speed: (speed.ratio, speed.verdict),
+            memory: (memory.ratio, memory.verdict),
+        }),
+        _ => None,
+    });
+    candidates.collect()
+}
+
+/// Without two entries to compare.
+fn nothing(summary: &Summary, lines: &[Line]) -> String {
+    let measured = lines.iter().find(|line| !line.texts.is_empty());
+    let failed = summary.gaps.first().map(|gap| format!(" {}: {}.", gap.allocators.join(", "), gap.reason));
+    match measured {
+        Some(line) => format!(
+            "Nothing can be compared: only '{}' has numbers.{}",
+            line.allocator,
+            failed.unwrap_or_default()
+        ),
+        None => format!("Nothing was measured.{}", failed.unwrap_or_default()),
+    }
+}
+
+fn provisional(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
+    let all = candidates(summary);
+    let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
+    let end = format!("provisional, after {} {blocks}: verdicts need {MIN_BLOCKS}", summary.blocks);
+    let best = all.iter().max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
+    match best.filter(|best| best.speed.0.low > 1.0) {
+        Some(best) => format!(
+            "Ahead so far is {}: {}, {} than glibc ({end}).",
+            called(best.name, own),
+            faster(best.speed.0, speed),
+            memory(best.memory.0)
+        ),
+        None => format!("Nothing is clearly faster than glibc so far ({end})."),
+    }
+}
+
+fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
+    let all = candidates(summary);
+    let fastest = all
+        .iter()
+        .filter(|candidate| candidate.speed.1 == Verdict::Faster)
+        .max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
+    let leanest = all
+        .iter()
+        .filter(|candidate| candidate.memory.1 == Verdict::Smaller && candidate.speed.1 != Verdict::Slower)
+        .min_by(|a, b| a.memory.0.value.total_cmp(&b.memory.0.value));
+    let both = |candidate: &Candidate<'_>| {
+        format!("{}, {} than glibc", of_speed(candidate, speed), of_memory(candidate))
+    };
+    let mut text = match (fastest, leanest) {
+        (Some(fastest), leanest) => {
+            let mut text = format!("{}: {}.", advice(fastest.name, own), both(fastest));
+            let leaner = leanest.filter(|leanest| leanest.memory.0.high < fastest.memory.0.low);
+            if let Some(leanest) = leaner {
+                text.push_str(&format!(
+                    " With less memory: {}: {}.",
+                    called(leanest.name, own),
+                    both(leanest)
+                ));
+            }
+            text
+        }
+        (None, Some(leanest)) => format!("{}: {}.", advice(leanest.name, own), both(leanest)),
+        (None, None) => return indifferent(&all, speed, own),
+    };
+    // What it would change from.
+    if let Some(now) = all.iter().find(|candidate| candidate.name == AS_IS)
+        && !text.contains(AS_IS)
+    {
+        text.push_str(&format!(" As it is now, {}: {}.", called(AS_IS, own), both(now)));
+    }
+    text
+}
+
+/// Where nothing is better than glibc.
+fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> String {
+    let verdicts = || all.iter().flat_map(|candidate| [candidate.speed.1, candidate.memory.1]);
+    if verdicts().all(|verdict| verdict == Verdict::Equivalent) {
+        return "It makes no difference: every allocator is equivalent to glibc in speed and in memory."
+            .into();
+    }
+    let now = all.iter().find(|candidate| candidate.name == AS_IS);
+    let worse = |verdict| verdict == Verdict::Slower || verdict == Verdict::Larger;
+    let stay = match now {
+        Some(now) if worse(now.speed.1) || worse(now.memory.1) => {
+            format!(
+                "Use glibc ({} by contrast: {}, {})",
+                called(AS_IS, own),
+                of_speed(now, speed),
+                of_memory(now)
+            )
+        }
+        Some(_) => format!("Leave it {}", called(AS_IS, own)),
+        None => "Stay with glibc".into(),
+    };
+    let open: Vec<&str> = all
+        .iter()
+        .filter(|candidate| [candidate.speed.1, candidate.memory.1].contains(&Verdict::CannotTell))
+        .map(|candidate| candidate.name)
+        .collect();
+    if open.is_empty() {
+        return format!("{stay}: nothing is faster than glibc, and nothing as fast needs less memory.");
+    }
+    format!(
+        "{stay}: nothing is proved to be faster than glibc, or leaner and as fast. More runs (--runs) may tell for {}.",
+        open.join(", ")
+    )
+}
+
+fn advice(name: &str, own: Option<&Path>) -> String {
+    if name == AS_IS { format!("Leave it {}", called(name, own)) } else { format!("Use {name}") }
+}
+
+/// The entry by its name; the program's own allocator with its file.
+fn called(name: &str, own: Option<&Path>) -> String {
+    let file = own.and_then(Path::file_name).filter(|_| name == AS_IS);
+    file.map_or_else(|| name.to_owned(), |file| format!("{AS_IS} ({})", file.to_string_lossy()))
+}
+
+fn of_speed(candidate: &Candidate<'_>, speed: &Speed) -> String {
+    match candidate.speed.1 {
+        Verdict::Equivalent => "as fast".into(),
+        Verdict::CannotTell => {
+            format!("in speed perhaps no difference ({})", faster(candidate.speed.0, speed))
+        }
+        _ => faster(candidate.speed.0, speed),
+    }
+}
+
+fn of_memory(candidate: &Candidate<'_>) -> String {
+    match candidate.memory.1 {
+        Verdict::Equivalent => "no more and no less memory".into(),
+        Verdict::CannotTell => format!("in memory perhaps no difference ({})", memory(candidate.memory.0)),
+        _ => memory(candidate.memory.0),
+    }
+}
+
+/// `12 % faster [10–14]`, `2.3 times as fast [2.1–2.5]`; of a metric, `12 % better in NAME [10–14]`.
+fn faster(ratio: Estimate, speed: &Speed) -> String {
+    let (more, less, times) = match speed {
+        Speed::Time => ("faster".to_owned(), "slower".to_owned(), "as fast".to_owned()),
+        Speed::Metric(name) => {
+            (format!("better in {name}"), format!("worse in {name}"), format!("as good in {name}"))
+        }
+    };
+    phrase(ratio, &more, &less, &times)
+}
+
+/// `30 % less memory [25–35]`, `2.3 times the memory [2.1–2.5]`.
+fn memory(ratio: Estimate) -> String {
+    phrase(ratio, "more memory", "less memory", "as much memory")
+}
+
+fn phrase(ratio: Estimate, more: &str, less: &str, times: &str) -> String {
+    let Estimate { value, low, high } = ratio;
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    if value >= 2.0 {
+        format!("{value:.1} times {times} [{low:.1}–{high:.1}]")
+    } else if value >= 1.0 {
+        format!("{:.0} % {more} [{:.0}–{:.0}]", percent(value), percent(low), percent(high))
+    } else {
+        format!("{:.0} % {less} [{:.0}–{:.0}]", -percent(value), -percent(high), -percent(low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::testing::conclude;
+
+    /// The sentence on allocators with these shares of glibc's time and memory.
+    fn told(blocks: usize, entries: &[(&str, f64, f64)]) -> String {
+        let names = std::iter::once("glibc").chain(entries.iter().map(|entry| entry.0));
+        let allocators: Vec<Allocator> = names.map(Allocator::fake).collect();
+        let (plan, conclusion) = conclude(&allocators, blocks, usize::MAX, |asked, measurement| {
+            if let Some((_, time, memory)) = entries.iter().find(|entry| entry.0 == asked.allocator) {
+                measurement.wall_ns = (measurement.wall_ns as f64 * time) as u64;
+                measurement.peak_rss_bytes = (measurement.peak_rss_bytes as f64 * memory) as u64;
+            }
+            None
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        sentence(&summary, &Speed::Time, &[], Some(Path::new("/lib/libown.so.2")))
+    }
+
+    #[test]
+    fn the_fastest_is_named_and_a_leaner_one_beside_it() {
+        assert_eq!(
+            told(10, &[("a", 0.8, 0.7), ("b", 0.9, 0.5), ("c", 1.0, 1.0)]),
+            "Use a: 25 % faster [25–25], 30 % less memory [30–30] than glibc. With less memory: b: 11 % faster \
+             [11–11], 50 % less memory [50–50] than glibc."
+        );
+        assert_eq!(
+            told(10, &[("a", 0.4, 3.0)]),
+            "Use a: 2.5 times as fast [2.5–2.5], 3.0 times as much memory [3.0–3.0] than glibc."
+        );
+    }
+
+    #[test]
+    fn less_memory_alone_is_a_reason_and_its_own_allocator_is_left() {
+        assert_eq!(told(10, &[("a", 1.0, 0.8)]), "Use a: as fast, 20 % less memory [20–20] than glibc.");
+        let own = told(10, &[("as-is", 0.8, 1.0)]);
+        assert!(own.starts_with("Leave it as-is (libown.so.2): 25 % faster"), "{own}");
+        let change = told(10, &[("a", 0.8, 1.0), ("as-is", 0.9, 1.0)]);
+        assert!(
+            change.contains(" As it is now, as-is (libown.so.2): 11 % faster [11–11], no more"),
+            "{change}"
+        );
+        let no_change = told(10, &[("a", 1.2, 1.0), ("as-is", 1.0, 1.0)]);
+        assert!(no_change.starts_with("Leave it as-is (libown.so.2): nothing is faster"), "{no_change}");
+        let back = told(10, &[("as-is", 1.25, 1.0)]);
+        assert!(
+            back.starts_with("Use glibc (as-is (libown.so.2) by contrast: 20 % slower [20–20], "),
+            "{back}"
+        );
+    }
+
+    #[test]
+    fn no_difference_is_a_verdict_and_worse_is_one_too() {
+        assert!(told(10, &[("a", 1.0, 1.0)]).starts_with("It makes no difference"));
+        assert!(
+            told(10, &[("a", 1.2, 0.5)]).starts_with("Stay with glibc: nothing is faster than glibc, and")
+        );
+    }
+
+    #[test]
+    fn few_blocks_are_said_to_be_few() {
+        let few = told(3, &[("a", 0.8, 1.0)]);
+        assert_eq!(
+            few,
+            "Ahead so far is a: 25 % faster [25–25], 0 % more memory [0–0] than glibc (provisional, after 3 \
+             blocks: verdicts need 10)."
+        );
+        assert!(told(3, &[("a", 1.2, 1.0)]).starts_with("Nothing is clearly faster"));
+        assert!(told(3, &[]).starts_with("Nothing"));
+    }
+}

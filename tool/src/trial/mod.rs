@@ -1,0 +1,53 @@
+//! Runs a program of the user's under the suite's engine: as if it were a workload.
+//!
+//! [`Subject`] says what is run: a command, or a server with its load. [`TrialExecutor`] stands where the
+//! campaign expects something that runs workloads: it runs the subject instead, and answers in a workload's
+//! words, so that order, blocks, disturbance, stopping and verdicts are those of every other run.
+
+mod executor;
+mod life;
+mod metric;
+mod plan;
+mod server;
+mod tree;
+
+pub use executor::{FirstLook, TrialExecutor};
+pub use metric::Metric;
+pub use plan::{AS_IS, as_is, marked, plan};
+pub use server::{Ready, Server};
+pub use tree::Tree;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// What is run under every allocator.
+#[derive(Debug)]
+pub struct Subject {
+    /// How it is run.
+    pub kind: Kind,
+    /// What is read from the output.
+    pub metrics: Vec<Metric>,
+    /// The exit code of success.
+    pub exit_code: i32,
+    /// Longest life of one run.
+    pub timeout: Duration,
+}
+
+/// The two ways of running something.
+#[derive(Debug)]
+pub enum Kind {
+    /// A program that ends by itself.
+    Command(Vec<OsString>),
+    /// A server, and a load that is run against it without the allocator.
+    Server(Server),
+}
+
+impl Subject {
+    /// The program that the allocator serves, and its arguments.
+    pub fn words(&self) -> &[OsString] {
+        match &self.kind {
+            Kind::Command(words) => words,
+            Kind::Server(server) => &server.server,
+        }
+    }
+}

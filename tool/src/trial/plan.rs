@@ -1,0 +1,72 @@
+//! One row for the engine: the program; and the entries that it is run under.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use ample_protocol::Description;
+
+use super::{Kind, Subject};
+use crate::allocators::{Allocator, resolve};
+use crate::run::{Entry, Plan};
+
+/// Name of the entry that starts the program as the user would: with its own allocator, which is not glibc's.
+pub const AS_IS: &str = "as-is";
+/// An environment variable that tells the executor which entry is meant. It never reaches the program.
+pub(super) const MARK: &str = "AMPLE_TRIAL_ENTRY";
+
+/// The plan of a run: one row.
+pub fn plan(subject: &Subject, seed: u64) -> Plan {
+    let shown = |word: &OsStr| word.to_string_lossy().into_owned();
+    let words: Vec<String> = subject.words().iter().map(|word| shown(word)).collect();
+    let name = words.first().map(|word| {
+        let file = Path::new(word).file_name();
+        file.map_or(word.clone(), shown)
+    });
+    // A word that no shell could take (with a zero byte) cannot be in a command line either.
+    let quoted = |words: &[String]| {
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+    };
+    let tells = match &subject.kind {
+        Kind::Command(_) => quoted(&words),
+        Kind::Server(server) => {
+            let load: Vec<String> = server.load.iter().map(|word| shown(word)).collect();
+            format!("{}, under the load of: {}", quoted(&words), quoted(&load))
+        }
+    };
+    let description = Description {
+        name: name.unwrap_or_default(),
+        tells,
+        source: "your own program".into(),
+        operation: "one run".into(),
+        parameters: Vec::new(),
+        max_threads: Some(1),
+    };
+    Plan::single(Entry { threads: vec![1], ..Entry::plain(&description) }, seed)
+}
+
+/// The entry [`AS_IS`], for a program that this file serves: a library, or the program itself.
+pub fn as_is(file: &Path) -> Allocator {
+    Allocator {
+        name: AS_IS.into(),
+        limit: None,
+        library: resolve(file),
+        environment: BTreeMap::new(),
+        version: None,
+        sha256: String::new(),
+        build_id: None,
+        found: "the program's own allocator".into(),
+        defines: Default::default(),
+        false_name: None,
+    }
+}
+
+/// The same entries, marked for the executor.
+pub fn marked(allocators: &[Allocator]) -> Vec<Allocator> {
+    let mark = |allocator: &Allocator| {
+        let mut marked = allocator.clone();
+        marked.environment.insert(MARK.into(), allocator.name.clone());
+        marked
+    };
+    allocators.iter().map(mark).collect()
+}

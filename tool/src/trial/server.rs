@@ -1,0 +1,171 @@
+//! A server under an allocator, and a load that is run against it.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::executor::Trial;
+use super::life::{Event, Finished, Running, watch};
+use crate::run::{End, Interrupt};
+
+/// Time between two questions whether the server answers.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long one connection may take to be accepted on this machine.
+const CONNECTION: Duration = Duration::from_millis(200);
+/// How long the server rests after the load, before its memory is read for the last time.
+const REST: Duration = Duration::from_secs(1);
+/// How long a server may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// A server with its load.
+#[derive(Debug)]
+pub struct Server {
+    /// The server's program and arguments.
+    pub server: Vec<OsString>,
+    /// The load's program and arguments.
+    pub load: Vec<OsString>,
+    /// How to tell that the server answers.
+    pub ready: Ready,
+}
+
+/// How to tell that a server answers.
+#[derive(Debug)]
+pub enum Ready {
+    /// It accepts connections on this port of 127.0.0.1.
+    Port(u16),
+    /// This command succeeds.
+    Command(Vec<OsString>),
+}
+
+/// Why a run went no further.
+enum Stop {
+    Reason(String),
+    End(End),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Reason(error.to_string())
+    }
+}
+
+impl Server {
+    /// Runs it once. `command` makes the server's start of its words, `plain` that of everything else.
+    pub(super) fn run(
+        &self,
+        server: Command,
+        plain: impl Fn(&[OsString]) -> Command,
+        interrupt: &Interrupt,
+        timeout: Duration,
+        (notes_programs, known_files): (bool, u64),
+    ) -> io::Result<Trial> {
+        if let Ready::Port(port) = self.ready
+            && answers(port)
+        {
+            let reason = format!("something answers on port {port} already; end it, or choose another port");
+            return Ok(Trial::failed(reason));
+        }
+        let deadline = Instant::now() + timeout;
+        let mut running = Running::start(server, true)?;
+        (running.notes_programs, running.known_files) = (notes_programs, known_files);
+        let pid = running.pid();
+        let loaded = self.load(&mut running, plain, interrupt, deadline);
+        let last = running.tree.as_ref().map_or(0, super::Tree::now);
+        let finished = stop(running, interrupt)?;
+        let mut trial = Trial {
+            pid,
+            usage: Some(finished.usage),
+            last,
+            server_output: finished.stdout + &finished.stderr,
+            ..Trial::failed(String::new())
+        }
+        .with_memory(finished.tree);
+        match loaded {
+            Ok((load, wall)) => {
+                (trial.end, trial.wall, trial.failure) = (load.end, wall, None);
+                (trial.stdout, trial.stderr) = (load.stdout, load.stderr);
+            }
+            Err(Stop::End(end)) => (trial.end, trial.failure) = (end, None),
+            Err(Stop::Reason(reason)) => trial.failure = Some(reason),
+        }
+        Ok(trial)
+    }
+
+    /// Waits until the server answers, runs the load, and lets the server rest.
+    fn load(
+        &self,
+        server: &mut Running,
+        plain: impl Fn(&[OsString]) -> Command,
+        interrupt: &Interrupt,
+        deadline: Instant,
+    ) -> Result<(Finished, Duration), Stop> {
+        while !self.is_ready(server, &plain, interrupt, deadline)? {
+            match watch(&mut [server], interrupt, deadline.min(Instant::now() + PAUSE))? {
+                Event::TimedOut if Instant::now() < deadline => {}
+                event => return Err(ended_early(event, "before it answered")),
+            }
+        }
+        let mut load = Running::start(plain(&self.load), false)?;
+        let event = watch(&mut [&mut load, server], interrupt, deadline)?;
+        let wall = load.age();
+        let finished = load.finish()?;
+        if event != Event::Ended(0) {
+            return Err(ended_early(event, "during the load"));
+        }
+        match watch(&mut [server], interrupt, Instant::now() + REST)? {
+            Event::TimedOut => Ok((finished, wall)),
+            event => Err(ended_early(event, "after the load")),
+        }
+    }
+
+    fn is_ready(
+        &self,
+        server: &mut Running,
+        plain: impl Fn(&[OsString]) -> Command,
+        interrupt: &Interrupt,
+        deadline: Instant,
+    ) -> Result<bool, Stop> {
+        let words = match &self.ready {
+            Ready::Port(port) => return Ok(answers(*port)),
+            Ready::Command(words) => words,
+        };
+        let mut question = Running::start(plain(words), false)?;
+        let event = watch(&mut [&mut question, server], interrupt, deadline)?;
+        let finished = question.finish()?;
+        match event {
+            Event::Ended(0) => Ok(finished.end == End::Exited(0)),
+            event => Err(ended_early(event, "before it answered")),
+        }
+    }
+}
+
+fn ended_early(event: Event, when: &str) -> Stop {
+    match event {
+        Event::Interrupted => Stop::End(End::Interrupted),
+        Event::TimedOut => Stop::Reason(format!("the time was over {when}")),
+        Event::Ended(_) => Stop::Reason(format!(
+            "the server ended {when} (one that goes to the background must be told to stay)"
+        )),
+    }
+}
+
+/// Asks the server's group to end, and kills what is left of it.
+fn stop(mut server: Running, interrupt: &Interrupt) -> io::Result<Finished> {
+    server.tree.as_mut().map(super::Tree::look);
+    server.signal(Signal::TERM);
+    // An interruption is no reason to wait less: it stays raised, and the process is gone soon.
+    let deadline = Instant::now() + FAREWELL;
+    while watch(&mut [&mut server], interrupt, deadline)? == Event::Interrupted {
+        std::thread::sleep(PAUSE);
+    }
+    server.finish()
+}
+
+fn answers(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&address, CONNECTION).is_ok()
+}
