@@ -298,10 +298,7 @@ mod tests {
             Found::Measured(Memory { peak_rss_to_live, peak_rss_minus_live_bytes, curve: curve(last) })
         };
         let grid = &memory(&[finding(1, "x", memory_of(6)), finding(1, "y", memory_of(8))], "larson")[0];
-        assert_eq!(
-            grid.head[2..],
-            ["after 10", "after 20", "after 30", "after 40", "after 50", "after 60"]
-        );
+        assert_eq!(grid.head[2..], ["after 10", "after 20", "after 30", "after 40", "after 50", "after 60"]);
         let names: Vec<&str> = grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["live bytes", "x", "y"]);
         assert_eq!(grid.lines[0].cells[7], "6.00 MiB");

@@ -17,7 +17,7 @@ use super::plan::{AS_IS, MARK};
 use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
 use crate::programs::{Record, put_as_is, put_on};
-use crate::record::{Noise, RATE, Usage};
+use crate::record::{Noise, Pass, RATE, Usage};
 use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 
 /// The functions whose library a measurement names.
@@ -269,7 +269,8 @@ impl<'a> TrialExecutor<'a> {
         else {
             return Err(io::Error::other(format!("no entry '{name}'")));
         };
-        let warm_up = invocation.arguments.iter().any(|argument| argument == "--canary");
+        let warm_up =
+            invocation.arguments.windows(2).any(|pair| pair[0] == "--pass" && pair[1] == Pass::Canary.name());
         let record = warm_up.then(TempDir::new).transpose()?;
         let padding = invocation.environment.get("PADDING").map(String::as_str);
         let preloaded = (allocator.name != AS_IS).then_some(&allocator);
