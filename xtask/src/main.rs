@@ -4,6 +4,7 @@
 //!   (`cargo ample ARGS…`); `xtask ample peers [NAME…]` builds the bundled peers instead.
 //! - `xtask instructions [LIB…]` counts the instructions per pair of malloc and free, `xtask instructions --check`
 //!   holds Ample to its limits.
+//! - `xtask paths` shows what the fast paths of malloc and free are made of; a test holds them against a golden file.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
 //!
@@ -14,6 +15,7 @@ mod cargo;
 mod checks;
 mod instructions;
 mod limits;
+mod paths;
 mod peers;
 mod process;
 mod tidy;
@@ -26,6 +28,7 @@ usage: cargo ample ARGS…                  build allocator, workloads, limits a
        cargo ample peers [NAME…]          build the bundled peers, or those named
        cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
        cargo xtask instructions --check   count those of Ample, and fail where they are above its limits
+       cargo xtask paths [--record]       what the fast paths of malloc and free are made of; write the golden file anew
        cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
        cargo xtask tidy                   check the house rules";
 
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
         Some("instructions") => instructions::run(rest),
+        Some("paths") => paths::run(rest),
         Some(name)
             if rest.is_empty()
                 && let Some(check) = checks::find(name) =>

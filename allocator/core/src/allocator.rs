@@ -302,6 +302,7 @@ impl Allocator {
             }
         }
         self.trim_spares(heap, 0);
+        heap.large.empty(|span| self.free_run(span));
     }
 
     /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
@@ -330,7 +331,7 @@ impl Allocator {
 
     /// Now and then, trims the private depot by what it could have done without.
     #[inline]
-    fn look_at_clock(&self, heap: &Heap) {
+    pub(crate) fn look_at_clock(&self, heap: &Heap) {
         heap.events.set(heap.events.get().wrapping_add(1));
         if heap.events.get().is_multiple_of(EVENTS_PER_LOOK) {
             self.trim_by_clock(heap);
@@ -356,6 +357,7 @@ impl Allocator {
             bin.low.set(bin.full.len() as u16);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
+        heap.large.trim(|span| self.free_run(span));
     }
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.

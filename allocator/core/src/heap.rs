@@ -15,6 +15,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::arena::Arena;
+use crate::large_cache::LargeCache;
 use crate::magazine::{Magazine, Slot, Stack};
 use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
 use crate::units::{self, Entry};
@@ -40,6 +41,8 @@ pub struct Heap {
     pub(crate) trimmed_ms: Cell<u64>,
     /// Empty magazines.
     pub(crate) spares: Stack,
+    /// Large blocks that this thread freed last.
+    pub(crate) large: LargeCache,
     pub(crate) bins: [Bin; CLASSES + 1],
 }
 
@@ -86,6 +89,7 @@ impl Heap {
             events: Cell::new(0),
             trimmed_ms: Cell::new(0),
             spares: Stack::new(),
+            large: LargeCache::new(),
             bins: [const {
                 Bin {
                     loaded: Cell::new(ptr::null_mut()),

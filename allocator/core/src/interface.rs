@@ -43,13 +43,13 @@ impl Allocator {
 
     /// A large block, and whether it may hold anything but zeros; null: no memory.
     fn allocate_run(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
-        let first = self.allocate_large(size, align);
+        let first = self.allocate_large(heap, size, align);
         // What no address space could hold is not worth giving everything back.
         if !first.0.is_null() || size.saturating_add(align) > os::window().len() / 2 {
             return first;
         }
         self.reclaim(heap);
-        self.allocate_large(size, align)
+        self.allocate_large(heap, size, align)
     }
 
     /// Size 0, or a large one.
@@ -137,7 +137,7 @@ impl Allocator {
             return Ok(());
         }
         // SAFETY: the caller's contract, and the entry says that the block is not a small one.
-        unsafe { self.free_large(block) }
+        unsafe { self.free_large(heap, block) }
     }
 
     /// Bytes of a block that the program may use.

@@ -3,6 +3,9 @@
 use core::ptr;
 
 use crate::allocator::Allocator;
+use crate::heap::Heap;
+use crate::large_cache;
+use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeap;
 use crate::span::{Span, Use};
@@ -25,11 +28,12 @@ impl Allocator {
 
     /// A large block of at least `size` bytes at a multiple of `align` (a power of two), and whether it may hold
     /// anything but zeros; null: no memory.
-    pub(crate) fn allocate_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
+    pub(crate) fn allocate_large(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
         if size > isize::MAX as usize {
             return (ptr::null_mut(), true);
         }
-        match self.pages().allocate(self.ground(), units(size), align, Use::Large) {
+        let cached = if align <= UNIT { heap.large.take(units(size)) } else { None };
+        match cached.or_else(|| self.pages().allocate(self.ground(), units(size), align, Use::Large)) {
             Some(span) => (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get()),
             None => (ptr::null_mut(), true),
         }
@@ -44,7 +48,13 @@ impl Allocator {
         let span = unsafe { self.units.span(block.addr()) };
         // SAFETY: descriptors' memory is never unmapped.
         match span.map(|span| -> &'static Span { unsafe { span.as_ref() } }) {
-            Some(span) if span.usage.get() == Use::Large && span.start.get() == block.addr() => Ok(span),
+            Some(span)
+                if span.usage.get() == Use::Large
+                    && span.start.get() == block.addr()
+                    && !span.cached.get() =>
+            {
+                Ok(span)
+            }
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
             _ => os::die(
@@ -57,12 +67,26 @@ impl Allocator {
     ///
     /// # Safety
     /// `block` is not a live small block, and not NULL; if it is ours, nobody uses it any more.
-    pub(crate) unsafe fn free_large(&self, block: *mut u8) -> Result<(), Foreign> {
+    pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
+        if heap.arena().is_some()
+            && span.units.get() <= large_cache::LARGEST
+            && self.options.is_on(Name::Cache)
+        {
+            span.dirty.set(true);
+            heap.large.put(span, |span| self.free_run(span));
+            self.look_at_clock(heap);
+        } else {
+            self.free_run(span);
+        }
+        Ok(())
+    }
+
+    /// Gives a large block's run back to the page heap.
+    pub(crate) fn free_run(&self, span: &'static Span) {
         self.pages().free(self.ground(), span);
         while self.pages().purge_excess(self.ground()) {}
-        Ok(())
     }
 
     /// Bytes of a large block that the program may use.

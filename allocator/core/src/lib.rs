@@ -31,6 +31,7 @@ mod heap;
 mod inbox;
 mod interface;
 mod large;
+mod large_cache;
 mod magazine;
 mod meta;
 pub mod options;

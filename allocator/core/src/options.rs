@@ -217,6 +217,23 @@ mod tests {
     }
 
     #[test]
+    fn the_environment_is_read_once_and_bad_values_leave_the_default() {
+        os::set_environment([("AMPLE_ISOLATE_LINES\0", "1"), ("AMPLE_CACHE\0", "no")]);
+        let options = Options::new();
+        assert!(options.read_environment());
+        assert!(options.is_on(Name::IsolateLines) && options.is_on(Name::Cache));
+        os::set_environment([("AMPLE_CACHE\0", "0"), ("", "")]);
+        assert!(!options.read_environment() && options.is_on(Name::Cache));
+    }
+
+    #[test]
+    #[should_panic(expected = "AMPLE_ABORT_CONF=1")]
+    fn a_bad_value_ends_the_process_on_request() {
+        os::set_environment([("AMPLE_ABORT_CONF\0", "1"), ("AMPLE_CACHE\0", "2")]);
+        Options::new().read_environment();
+    }
+
+    #[test]
     fn every_option_is_named_and_explained() {
         for definition in &DEFINITIONS {
             assert!(definition.variable.ends_with('\0') && definition.variable().starts_with("AMPLE_"));

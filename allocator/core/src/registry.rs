@@ -100,6 +100,7 @@ impl Allocator {
     /// # Safety
     /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
     pub unsafe fn detach(&self, heap: &'static Heap) {
+        heap.large.empty(|span| self.free_run(span));
         let coldest = {
             let mut registry = self.registry.lock();
             match registry.warm.iter_mut().find(|place| place.is_none()) {

@@ -74,6 +74,8 @@ pub(crate) struct Span {
     pub(crate) usage: Cell<Use>,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
+    /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
+    pub(crate) cached: Cell<bool>,
     /// Small: the class.
     class: Cell<u8>,
     /// Small: whether the span is in its arena's list, which holds all spans with room.
@@ -99,6 +101,7 @@ impl Span {
             since_ms: Cell::new(0),
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
+            cached: Cell::new(false),
             class: Cell::new(0),
             listed: Cell::new(false),
             fresh: Cell::new(0),

@@ -32,6 +32,7 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
 
 thread_local! {
     static CALLS_UNTIL_FAILURE: Cell<Option<u64>> = const { Cell::new(None) };
+    static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
@@ -137,8 +138,15 @@ pub(crate) fn has_environment() -> bool {
     true
 }
 
-pub(crate) fn environment(_: &'static str) -> Option<&'static [u8]> {
-    None
+pub(crate) fn environment(name: &'static str) -> Option<&'static [u8]> {
+    ENVIRONMENT
+        .with(|place| place.get().into_iter().find(|entry| entry.0 == name).map(|entry| entry.1.as_bytes()))
+}
+
+/// The calling thread's environment: names that end in a zero, and values.
+#[cfg(test)]
+pub(crate) fn set_environment(environment: [(&'static str, &'static str); 2]) {
+    ENVIRONMENT.with(|place| place.set(environment));
 }
 
 pub(crate) fn tell(parts: &[&str]) {
