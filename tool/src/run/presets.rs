@@ -225,13 +225,13 @@ const SEED_002: &[Item] = &[
 /// were there before.
 const SEED_003: &[Item] = &[
     item("transaction-pool", "transaction-pool", &[("min_kib", 1024.0), ("max_kib", 8192.0)])
-        .work(&[("transactions", 5000.0)]),
+        .work(&[("transactions", 1000.0)]),
     item("transaction-pool-tenth", "transaction-pool", &[("touched", 10.0)])
-        .work(&[("transactions", 20_000.0)]),
+        .work(&[("transactions", 4000.0)]),
     item("transaction-pool-huge", "transaction-pool", &[("min_kib", 33_000.0), ("max_kib", 40_000.0)])
-        .work(&[("transactions", 50.0)]),
+        .work(&[("transactions", 30.0)]),
     item("transaction-pool-long-lived", "transaction-pool", &[("long_lived", 20.0)])
-        .work(&[("transactions", 5000.0)]),
+        .work(&[("transactions", 1000.0)]),
 ];
 
 const EIGHT: &[u32] = &[1, 2, 4, 8];
@@ -239,10 +239,10 @@ const EIGHT: &[u32] = &[1, 2, 4, 8];
 /// Dementiev 2009: blocks of 200 KiB, and the same with a computation instead of memset.
 const SEED_004: &[Item] = &[
     item("large-block", "large-block", &[("size", 204_800.0)])
-        .work(&[("iterations", 20_000.0)])
+        .work(&[("iterations", 10_000.0)])
         .threads(EIGHT),
     item("large-block-compute", "large-block", &[("size", 204_800.0), ("compute", 1.0)])
-        .work(&[("iterations", 20_000.0)])
+        .work(&[("iterations", 10_000.0)])
         .threads(EIGHT),
 ];
 
