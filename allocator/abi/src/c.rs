@@ -184,6 +184,16 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { ample_core::usable_size(block.cast()) }.unwrap_or(0)
 }
 
+/// `free`, under the name that glibc dropped in 2017.
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block) };
+}
+
 /// `free` for a block from malloc, calloc or realloc of `size` bytes (C23).
 ///
 /// # Safety

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `c` | malloc and its family |
 //! | `cxx` | C++'s operators new and delete |
+//! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
+//! | `text` | text without the standard library's formatting |
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `foreign` | blocks that came from the C library's own malloc |
 #![cfg_attr(not(test), no_std)]
@@ -11,7 +13,9 @@
 mod c;
 mod cxx;
 mod foreign;
+mod glibc;
 mod own;
+mod text;
 
 /// Ends the process: this library neither unwinds nor formats.
 #[cfg_attr(not(test), panic_handler)]

@@ -13,7 +13,7 @@ use crate::page_heap::{Ground, PageHeap};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
-use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering};
 use crate::units::{self, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
@@ -34,6 +34,8 @@ const TRIM_MS: u64 = 500;
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
     pub(crate) options: Options,
+    /// Not 0: somebody should look after the dirty runs.
+    pub(crate) calls: AtomicU32,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
@@ -51,6 +53,7 @@ impl Allocator {
     pub const fn new() -> Self {
         Self {
             options: Options::new(),
+            calls: AtomicU32::new(0),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
@@ -63,7 +66,7 @@ impl Allocator {
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { options: &self.options, units: &self.units, meta: &self.meta }
+        Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta }
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
@@ -305,20 +308,38 @@ impl Allocator {
         heap.large.empty(|span| self.free_run(span));
     }
 
-    /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
-    /// memory to the system: the last resort before 'no memory'.
-    #[cold]
-    pub(crate) fn reclaim(&self, heap: &Heap) {
-        // An inert heap holds nothing, and is shared.
-        if heap.arena().is_some() {
-            self.flush(heap);
+    /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
+    pub(crate) fn flush_depot(&self, heap: &Heap, class: Class) {
+        // SAFETY: a heap's magazines are live.
+        if let Some(previous) = unsafe { heap.bins[class].previous.get().as_ref() } {
+            self.give_back_all(previous);
         }
-        self.retire_warm();
+        while let Some(magazine) = heap.fetch(class) {
+            // SAFETY: as above.
+            self.give_back_all(unsafe { magazine.as_ref() });
+            self.put_spare(heap, magazine);
+        }
+    }
+
+    /// Gives back the blocks in the shared depots.
+    pub(crate) fn empty_depots(&self) {
         for depot in &self.depots {
             while let Some(magazine) = depot.take() {
                 self.flush_linked(magazine.as_ptr());
             }
         }
+    }
+
+    /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
+    /// memory to the system: the last resort before 'no memory'. Whether anything went back to the system.
+    #[cold]
+    pub(crate) fn reclaim(&self, heap: &Heap) -> bool {
+        // An inert heap holds nothing, and is shared.
+        if heap.arena().is_some() {
+            self.flush(heap);
+        }
+        self.retire_warm();
+        self.empty_depots();
         for arena in &self.arenas {
             // Acquire: pairs with the Release in `create_arena`.
             // SAFETY: arenas live for ever.
@@ -326,14 +347,13 @@ impl Allocator {
                 arena.release_empty(self.below());
             }
         }
-        self.pages.lock().purge_all(self.ground());
+        self.pages.lock().purge_all(self.ground())
     }
 
     /// Now and then, trims the private depot by what it could have done without.
     #[inline]
     pub(crate) fn look_at_clock(&self, heap: &Heap) {
-        heap.events.set(heap.events.get().wrapping_add(1));
-        if heap.events.get().is_multiple_of(EVENTS_PER_LOOK) {
+        if heap.count_event().is_multiple_of(EVENTS_PER_LOOK) {
             self.trim_by_clock(heap);
         }
     }
@@ -361,7 +381,7 @@ impl Allocator {
     }
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.
-    fn trim_spares(&self, heap: &Heap, kept: u32) {
+    pub(crate) fn trim_spares(&self, heap: &Heap, kept: u32) {
         while heap.spares.len() > kept
             && let Some(magazine) = heap.spares.pop()
         {

@@ -158,6 +158,21 @@ impl Arena {
         Some(unsafe { span.as_ref() })
     }
 
+    /// Blocks that could be handed out without another span, and their bytes.
+    pub(crate) fn room(&self) -> (usize, usize) {
+        let spans = self.spans.lock();
+        let (mut blocks, mut bytes) = (0, 0);
+        for class in 1..=CLASSES {
+            let mut span = spans.with_room[class].first();
+            while let Some(listed) = span {
+                blocks += listed.room();
+                bytes += listed.room() * size_class::of(class).size as usize;
+                span = SpanList::after(listed);
+            }
+        }
+        (blocks, bytes)
+    }
+
     /// Gives empty spans back to the page heap.
     pub(crate) fn release_empty(&self, below: Below) {
         let mut spans = self.spans.lock();

@@ -5,6 +5,7 @@
 //! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads can wait for each other.
 
 use crate::global::PROCESS;
+use crate::helper;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
 
@@ -33,6 +34,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     PROCESS.after_fork_in_child(Some(thread_local::heap()));
+    helper::lost();
     #[cfg(target_env = "gnu")]
     _IO_list_resetlock();
 }

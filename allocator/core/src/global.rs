@@ -1,13 +1,16 @@
 //! The allocator that serves the process: the static value, the calling thread's heap, and the thread's end.
 
 use core::ffi::c_void;
+use core::ops::Deref;
 use core::ptr;
 
 use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
+use crate::helper;
 use crate::large::Foreign;
 use crate::size_class::{CLASS_SLOTS, far_class};
+use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 
@@ -16,10 +19,38 @@ pub(crate) static PROCESS: Allocator = Allocator::new();
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// The calling thread's heap; attaches one at the first call.
-fn current() -> &'static Heap {
-    let heap = thread_local::heap();
-    if ptr::eq(heap, FRESH.heap()) { attach() } else { heap }
+/// The calling thread's heap, on a slow path: while this exists, nobody else touches it.
+struct Current(&'static Heap);
+
+impl Current {
+    #[inline(always)]
+    fn enter() -> Self {
+        let heap = thread_local::heap();
+        if heap.claim.try_enter() { Self(heap) } else { Self::enter_otherwise(heap) }
+    }
+
+    /// Attaches a heap at the thread's first call, or waits for whoever touches the heap.
+    #[cold]
+    fn enter_otherwise(heap: &'static Heap) -> Self {
+        let heap = if ptr::eq(heap, FRESH.heap()) { attach() } else { heap };
+        heap.claim.enter();
+        Self(heap)
+    }
+}
+
+impl Deref for Current {
+    type Target = Heap;
+    #[inline(always)]
+    fn deref(&self) -> &Heap {
+        self.0
+    }
+}
+
+impl Drop for Current {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.claim.leave();
+    }
 }
 
 #[cold]
@@ -78,7 +109,7 @@ pub fn prepare() {
         && let heap = thread_local::heap()
         && heap.arena().is_some()
     {
-        PROCESS.apply_options(heap);
+        PROCESS.apply_options(&Current::enter());
     }
 }
 
@@ -103,7 +134,7 @@ pub fn malloc_far(size: usize) -> *mut u8 {
 /// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.
 #[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    PROCESS.allocate(current(), size)
+    PROCESS.allocate(&Current::enter(), size)
 }
 
 /// The fast path of free. `true`: the block is taken back; `false`: [`free_slow`] must be asked.
@@ -133,22 +164,28 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
         return Ok(());
     }
     // SAFETY: the caller's contract.
-    unsafe { PROCESS.free_unusual(current(), block, entry) }
+    let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
+    // Relaxed: a hint; the next one sees it.
+    if PROCESS.calls.load(Ordering::Relaxed) != 0 {
+        PROCESS.calls.store(0, Ordering::Relaxed);
+        helper::call();
+    }
+    result
 }
 
 /// See [`Allocator::allocate_aligned`].
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
-    PROCESS.allocate_aligned(current(), size, align)
+    PROCESS.allocate_aligned(&Current::enter(), size, align)
 }
 
 /// See [`Allocator::allocate_shared`].
 pub fn malloc_shared(size: usize) -> *mut u8 {
-    PROCESS.allocate_shared(current(), size)
+    PROCESS.allocate_shared(&Current::enter(), size)
 }
 
 /// See [`Allocator::allocate_zeroed`].
 pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
-    PROCESS.allocate_zeroed(current(), size, align)
+    PROCESS.allocate_zeroed(&Current::enter(), size, align)
 }
 
 /// See [`Allocator::reallocate`].
@@ -157,7 +194,17 @@ pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
 /// See there.
 pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
     // SAFETY: the caller's contract.
-    unsafe { PROCESS.reallocate(current(), block, size, align) }
+    unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
+}
+
+/// See [`Allocator::statistics`].
+pub fn statistics() -> Statistics {
+    PROCESS.statistics()
+}
+
+/// See [`Allocator::trim`].
+pub fn trim() -> bool {
+    PROCESS.trim(&Current::enter())
 }
 
 /// See [`Allocator::usable_size`].

@@ -15,9 +15,11 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::arena::Arena;
+use crate::claim::Claim;
 use crate::large_cache::LargeCache;
 use crate::magazine::{Magazine, Slot, Stack};
 use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
+use crate::sync::{AtomicU32, Ordering};
 use crate::units::{self, Entry};
 
 /// A heap. Only its thread uses it.
@@ -35,8 +37,16 @@ pub struct Heap {
     pub(crate) arena: Cell<*const Arena>,
     /// Bytes of blocks in the private depot.
     pub(crate) depot_bytes: Cell<usize>,
-    /// Slow paths taken, for the clock.
-    pub(crate) events: Cell<u32>,
+    /// Slow paths taken, for the clock, and for others to see that the thread is active.
+    events: AtomicU32,
+    /// Who may touch what is not for the fast paths.
+    pub(crate) claim: Claim,
+    /// `events` when somebody looked last. This and what follows: guarded by the registry's lock.
+    seen: Cell<u32>,
+    /// What the last look found.
+    idleness: Cell<Idleness>,
+    /// The next one in the registry's list of heaps.
+    pub(crate) next: Cell<*const Heap>,
     /// When the private depot was last trimmed, in milliseconds.
     pub(crate) trimmed_ms: Cell<u64>,
     /// Empty magazines.
@@ -44,6 +54,17 @@ pub struct Heap {
     /// Large blocks that this thread freed last.
     pub(crate) large: LargeCache,
     pub(crate) bins: [Bin; CLASSES + 1],
+}
+
+/// What others make of a heap's thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idleness {
+    /// It took slow paths lately.
+    Active,
+    /// It took none; the heap is being asked for.
+    Asked,
+    /// It took none since its heap was emptied.
+    Emptied,
 }
 
 /// A heap's magazines of one class, beside the loaded one's stack pointers.
@@ -86,7 +107,11 @@ impl Heap {
             tag: Cell::new(1 << u16::BITS),
             arena: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
-            events: Cell::new(0),
+            events: AtomicU32::new(0),
+            claim: Claim::new(),
+            seen: Cell::new(0),
+            idleness: Cell::new(Idleness::Active),
+            next: Cell::new(ptr::null()),
             trimmed_ms: Cell::new(0),
             spares: Stack::new(),
             large: LargeCache::new(),
@@ -109,6 +134,50 @@ impl Heap {
     pub(crate) fn isolate_lines(&self) {
         self.near.set(NEAR_FILLING);
         (1..=CLASSES).for_each(|class| self.leave_starter(class));
+    }
+
+    /// The same for a thread that has not used malloc yet: it cannot even be entered.
+    pub(crate) const fn fresh() -> Self {
+        Self { claim: Claim::never(), ..Self::inert() }
+    }
+
+    /// Counts a slow path; how many there were.
+    #[inline(always)]
+    pub(crate) fn count_event(&self) -> u32 {
+        // Relaxed: only this thread writes, and for others it is a hint.
+        let events = self.events.load(Ordering::Relaxed).wrapping_add(1);
+        // Relaxed: as above.
+        self.events.store(events, Ordering::Relaxed);
+        events
+    }
+
+    /// Whether the thread took no slow path since the last call, and the heap was not emptied since: then it is to be
+    /// asked for. The caller holds the registry's lock.
+    pub(crate) fn looks_idle(&self) -> bool {
+        // Relaxed: as in `count_event`.
+        let events = self.events.load(Ordering::Relaxed);
+        let idleness = match (self.seen.replace(events) == events, self.idleness.get()) {
+            (false, _) => Idleness::Active,
+            (true, Idleness::Emptied) => Idleness::Emptied,
+            (true, _) => Idleness::Asked,
+        };
+        self.idleness.set(idleness);
+        idleness == Idleness::Asked
+    }
+
+    /// Whether it is being asked for. The caller holds the registry's lock.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.idleness.get() == Idleness::Asked
+    }
+
+    /// Whether its thread did nothing since it was emptied. The caller holds the registry's lock.
+    pub(crate) fn is_emptied(&self) -> bool {
+        self.idleness.get() == Idleness::Emptied
+    }
+
+    /// Notes the end of asking for it. The caller holds the registry's lock.
+    pub(crate) fn set_emptied(&self, emptied: bool) {
+        self.idleness.set(if emptied { Idleness::Emptied } else { Idleness::Active });
     }
 
     /// Gives an inert heap its arena.

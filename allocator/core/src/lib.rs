@@ -22,12 +22,15 @@
 
 mod allocator;
 mod arena;
+mod claim;
 mod depot;
 #[cfg(not(any(test, miri)))]
 mod fork;
 #[cfg(not(any(test, miri)))]
 mod global;
 mod heap;
+#[cfg(not(any(test, miri)))]
+mod helper;
 mod inbox;
 mod interface;
 mod large;
@@ -41,7 +44,9 @@ mod registry;
 mod size_class;
 mod span;
 mod starter;
+mod statistics;
 mod sync;
+mod tend;
 #[cfg(not(any(test, miri)))]
 mod thread_local;
 mod units;
@@ -50,7 +55,8 @@ pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
     free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
-    prepare, realloc, usable_size,
+    prepare, realloc, statistics, trim, usable_size,
 };
 pub use heap::Heap;
 pub use large::Foreign;
+pub use statistics::Statistics;

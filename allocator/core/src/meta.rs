@@ -15,11 +15,24 @@ const PIECE: usize = 256 << 10;
 pub(crate) struct Meta {
     next: usize,
     end: usize,
+    /// Bytes got from the system.
+    mapped: usize,
 }
 
 impl Meta {
     pub(crate) const fn new() -> Self {
-        Self { next: 0, end: 0 }
+        Self { next: 0, end: 0, mapped: 0 }
+    }
+
+    /// Bytes got from the system.
+    pub(crate) fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    fn map(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let memory = os::map(bytes, os::PAGE)?;
+        self.mapped += bytes;
+        Some(memory)
     }
 
     /// Zeroed memory for a `T`, aligned to a cache line.
@@ -30,7 +43,7 @@ impl Meta {
             self.next = self.next.next_multiple_of(os::PAGE) + LINE;
         }
         if self.next + bytes > self.end {
-            let piece = os::map(PIECE, os::PAGE)?.as_ptr().expose_provenance();
+            let piece = self.map(PIECE)?.as_ptr().expose_provenance();
             (self.next, self.end) = (piece + LINE, piece + PIECE);
         }
         let record = self.next;
@@ -42,11 +55,11 @@ impl Meta {
     pub(crate) fn array<T>(&mut self, count: usize) -> Option<NonNull<T>> {
         let bytes = (count * size_of::<T>()).next_multiple_of(LINE);
         if bytes > PIECE / 4 {
-            return Some(os::map(bytes.next_multiple_of(os::PAGE), os::PAGE)?.cast());
+            return Some(self.map(bytes.next_multiple_of(os::PAGE))?.cast());
         }
         let start = self.next.next_multiple_of(LINE);
         if start + bytes > self.end {
-            let piece = os::map(PIECE, os::PAGE)?.as_ptr().expose_provenance();
+            let piece = self.map(PIECE)?.as_ptr().expose_provenance();
             (self.next, self.end) = (piece, piece + PIECE);
             return self.array(count);
         }

@@ -35,10 +35,12 @@ pub enum Name {
     /// See the table.
     IsolateLines,
     /// See the table.
+    BackgroundThread,
+    /// See the table.
     HugePages,
 }
 
-const COUNT: usize = 5;
+const COUNT: usize = 6;
 
 const fn switch(variable: &'static str, default: usize, meaning: &'static str) -> Definition {
     Definition { variable, default, range: 0..=1, meaning }
@@ -50,6 +52,13 @@ pub static DEFINITIONS: [Definition; COUNT] = [
     switch("AMPLE_CONFIRM_CONF\0", 0, "1: prints every option and its value when the library is loaded."),
     switch("AMPLE_CACHE\0", 1, "0: no magazines; every call goes to the spans, for comparison."),
     switch("AMPLE_ISOLATE_LINES\0", 0, "1: every block has its cache lines to itself."),
+    Definition {
+        variable: "AMPLE_BACKGROUND_THREAD\0",
+        default: 1,
+        range: 0..=2,
+        meaning: "0: memory comes back only while the program is active; 1: a helper thread sees to it in programs \
+                  that have several threads; 2: in every program.",
+    },
     switch(
         "AMPLE_HUGE_PAGES\0",
         1,

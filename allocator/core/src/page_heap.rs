@@ -6,15 +6,18 @@
 //! addresses and reads as zero.
 
 mod bins;
+mod queue;
 
 use core::ptr::NonNull;
 
 use self::bins::Bins;
+use self::queue::{Place, Queue};
 use crate::meta::{Meta, Spares};
 use crate::options::{Name, Options};
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::Lock;
+use crate::statistics::Statistics;
+use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::units::{CHUNK, UNIT, Units};
 
 /// Units by which the heap grows at least: 32 MiB of addresses (Miri pays for every byte).
@@ -32,38 +35,26 @@ const SLICE: usize = (16 << 20) / UNIT;
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
 /// quarter of the heap at most, and less the larger the heap.
 const HUGE_FROM: usize = (8 << 20) / UNIT;
+/// Dirty units from which on somebody is called to look after them: 1 MiB.
+const CALL_FROM: usize = (1 << 20) / UNIT;
 /// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
 const DIRTY_MAX: usize = (1 << 30) / UNIT;
-
-/// A place in the queue of dirty runs: just after (newer than) the named run, or first of all after null; `None`: at
-/// the newest end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(Option<*mut Span>);
-
-impl Place {
-    const NEWEST: Self = Self(None);
-
-    fn after(span: &Span) -> Self {
-        Self(Some(ptr(span)))
-    }
-}
 
 /// See the module.
 pub(crate) struct PageHeap {
     clean: Bins,
     dirty: Bins,
-    /// Ends of the queue of dirty runs.
-    oldest: *mut Span,
-    newest: *mut Span,
+    /// The dirty runs again, by age.
+    queue: Queue,
     spares: Spares<Span>,
     /// Units got from the system.
     mapped: usize,
-    /// Units in free dirty runs.
-    dirty_units: usize,
     /// Units in free runs of either kind.
     free_units: usize,
     /// Units in spans of small blocks.
     small_units: usize,
+    /// Large blocks.
+    large_blocks: usize,
     huge_pages: HugePages,
     ticked_ms: u64,
 }
@@ -86,6 +77,8 @@ enum HugePages {
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) options: &'a Options,
+    /// Set when somebody should look after the dirty runs.
+    pub(crate) calls: &'a AtomicU32,
     pub(crate) units: &'a Units,
     pub(crate) meta: &'a Lock<Meta>,
 }
@@ -95,13 +88,12 @@ impl PageHeap {
         Self {
             clean: Bins::new(),
             dirty: Bins::new(),
-            oldest: core::ptr::null_mut(),
-            newest: core::ptr::null_mut(),
+            queue: Queue::new(),
             spares: Spares::new(),
             mapped: 0,
-            dirty_units: 0,
             free_units: 0,
             small_units: 0,
+            large_blocks: 0,
             huge_pages: HugePages::Unknown,
             ticked_ms: 0,
         }
@@ -142,8 +134,9 @@ impl PageHeap {
         };
         let tail = if span.units.get() > units { self.split(ground, span, units) } else { None };
         span.usage.set(usage);
-        if usage == Use::Small {
-            self.small_units += span.units.get();
+        match usage {
+            Use::Small => self.small_units += span.units.get(),
+            _ => self.large_blocks += 1,
         }
         // Before the rest is put back: it looks at its neighbours.
         ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
@@ -177,6 +170,7 @@ impl PageHeap {
         } else {
             self.huge_pages = HugePages::Refused;
         }
+        self.large_blocks -= 1;
         self.link(ground, page);
     }
 
@@ -201,19 +195,25 @@ impl PageHeap {
     /// Takes a run back, all of it dirty.
     pub(crate) fn free(&mut self, ground: Ground, span: &'static Span) {
         let now = os::now_ms();
-        if span.usage.get() == Use::Small {
-            self.small_units -= span.units.get();
+        match span.usage.get() {
+            Use::Small => self.small_units -= span.units.get(),
+            _ => self.large_blocks -= 1,
         }
         span.dirty.set(true);
         span.since_ms.set(now);
         self.link(ground, span);
         self.tick(ground, now);
+        if self.queue.units() >= CALL_FROM {
+            // Relaxed: a hint; the next one sees it.
+            ground.calls.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Makes a large run `units` long (fewer than it has) and takes the rest back.
     pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) {
         if let Some(rest) = self.split(ground, span, units) {
             ground.units.set_ends(span.start.get(), units, ptr(span));
+            self.large_blocks += 1;
             self.free(ground, rest);
         }
     }
@@ -236,34 +236,43 @@ impl PageHeap {
         true
     }
 
-    /// Gives dirty runs back to the system: those that were dirty for [`DECAY_MS`], a bounded amount at a time, and whatever is too much.
+    /// Gives dirty runs back to the system, now and then: those that were dirty for long, and whatever is too much.
     fn tick(&mut self, ground: Ground, now_ms: u64) {
         self.purge_excess(ground);
-        if now_ms.wrapping_sub(self.ticked_ms) < TICK_MS {
-            return;
+        if now_ms.wrapping_sub(self.ticked_ms) >= TICK_MS {
+            self.ticked_ms = now_ms;
+            self.purge_old(ground, now_ms);
         }
-        self.ticked_ms = now_ms;
+    }
+
+    /// Purges runs that were dirty for [`DECAY_MS`], a bounded amount. `true`: there is more; to be called again, with the
+    /// lock given up in between.
+    pub(crate) fn purge_old(&mut self, ground: Ground, now_ms: u64) -> bool {
         let mut purged = 0;
-        while purged < TICK_UNITS {
-            // SAFETY: queued descriptors are live.
-            match unsafe { self.oldest.as_ref() } {
-                Some(span) if now_ms.saturating_sub(span.since_ms.get()) >= DECAY_MS => {
-                    let units = self.purge_oldest(ground);
-                    if units == 0 {
-                        return;
-                    }
-                    purged += units;
-                }
-                _ => return,
+        loop {
+            match self.queue.oldest() {
+                Some(span) if now_ms.saturating_sub(span.since_ms.get()) >= DECAY_MS => {}
+                _ => return false,
+            }
+            if purged >= TICK_UNITS {
+                return true;
+            }
+            match self.purge_oldest(ground) {
+                0 => return false,
+                units => purged += units,
             }
         }
+    }
+
+    /// Whether there is a dirty run.
+    pub(crate) fn has_dirty(&self) -> bool {
+        self.queue.units() > 0
     }
 
     /// Purges the run that has been dirty longest, or the first [`SLICE`] units of it; how many units, 0 where the
     /// system refused.
     fn purge_oldest(&mut self, ground: Ground) -> usize {
-        // SAFETY: queued descriptors are live.
-        let Some(span) = (unsafe { self.oldest.as_ref() }) else { return 0 };
+        let Some(span) = self.queue.oldest() else { return 0 };
         let place = self.unlink(span);
         if span.units.get() > SLICE
             && let Some(rest) = self.split(ground, span, SLICE)
@@ -288,15 +297,19 @@ impl PageHeap {
     /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
     /// given up in between, so that other threads need not wait for all of it.
     pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
-        if self.dirty_units <= DIRTY_MAX || self.purge_oldest(ground) == 0 {
+        if self.queue.units() <= DIRTY_MAX || self.purge_oldest(ground) == 0 {
             return false;
         }
-        self.dirty_units > DIRTY_MAX
+        self.queue.units() > DIRTY_MAX
     }
 
-    /// Gives all that is free back to the system.
-    pub(crate) fn purge_all(&mut self, ground: Ground) {
-        while self.purge_oldest(ground) > 0 {}
+    /// Gives all that is free back to the system; whether there was anything.
+    pub(crate) fn purge_all(&mut self, ground: Ground) -> bool {
+        let mut purged = false;
+        while self.purge_oldest(ground) > 0 {
+            purged = true;
+        }
+        purged
     }
 
     /// Fresh chunks with room for `units`, as a free run.
@@ -350,7 +363,7 @@ impl PageHeap {
         self.free_units += merged.units.get();
         if merged.dirty.get() {
             self.dirty.insert(NonNull::from(merged));
-            self.enqueue(merged, place);
+            self.queue.insert(merged, place);
         } else {
             self.clean.insert(NonNull::from(merged));
         }
@@ -377,40 +390,7 @@ impl PageHeap {
             return Place::NEWEST;
         }
         self.dirty.remove(span);
-        self.dequeue(span);
-        Place(Some(span.older.get()))
-    }
-
-    /// Puts a dirty run into the queue at `place`.
-    fn enqueue(&mut self, span: &Span, place: Place) {
-        self.dirty_units += span.units.get();
-        let older = place.0.unwrap_or(self.newest);
-        // SAFETY: queued descriptors are live.
-        let newer = match unsafe { older.as_ref() } {
-            Some(older) => older.newer.replace(ptr(span)),
-            None => core::mem::replace(&mut self.oldest, ptr(span)),
-        };
-        span.older.set(older);
-        span.newer.set(newer);
-        // SAFETY: queued descriptors are live.
-        match unsafe { newer.as_ref() } {
-            Some(newer) => newer.older.set(ptr(span)),
-            None => self.newest = ptr(span),
-        }
-    }
-
-    fn dequeue(&mut self, span: &Span) {
-        self.dirty_units -= span.units.get();
-        // SAFETY: queued descriptors are live.
-        match unsafe { span.older.get().as_ref() } {
-            Some(older) => older.newer.set(span.newer.get()),
-            None => self.oldest = span.newer.get(),
-        }
-        // SAFETY: queued descriptors are live.
-        match unsafe { span.newer.get().as_ref() } {
-            Some(newer) => newer.older.set(span.older.get()),
-            None => self.newest = span.older.get(),
-        }
+        self.queue.remove(span)
     }
 
     /// The free run whose end touches `address`, which is just outside a run of ours.
@@ -454,10 +434,23 @@ impl PageHeap {
         unsafe { self.spares.put(NonNull::from(span)) };
     }
 
+    /// What the page heap knows of the heap's statistics.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let active = self.mapped - self.free_units;
+        Statistics {
+            mapped: self.mapped * UNIT,
+            active: active * UNIT,
+            large: (active - self.small_units) * UNIT,
+            large_blocks: self.large_blocks,
+            retained: self.queue.units() * UNIT,
+            ..Statistics::default()
+        }
+    }
+
     /// Bytes in free runs that the system has not got back.
     #[cfg(test)]
     pub(crate) fn dirty_bytes(&self) -> usize {
-        self.dirty_units * UNIT
+        self.queue.units() * UNIT
     }
 
     /// Bytes in use, as large blocks or as spans of small ones.

@@ -1,6 +1,6 @@
 //! Threads come and go: heaps are attached and detached, arenas created, orphaned and adopted.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use crate::allocator::Allocator;
 use crate::arena::{ARENAS, Arena};
@@ -16,7 +16,9 @@ const WARM: usize = 8;
 /// Who uses which arena.
 pub(crate) struct Registry {
     /// Heaps in use.
-    heaps: u32,
+    count_of_heaps: u32,
+    /// The first of them.
+    heaps: *const Heap,
     /// Heaps that use each arena.
     users: [u32; ARENAS],
     /// Arenas that exist have the indices 1 … `count`.
@@ -35,13 +37,36 @@ unsafe impl Send for Registry {}
 impl Registry {
     pub(crate) const fn new() -> Self {
         Self {
-            heaps: 0,
+            count_of_heaps: 0,
+            heaps: ptr::null(),
             users: [0; ARENAS],
             count: 0,
             cursor: COMMON,
             warm: [None; WARM],
             spares: Spares::new(),
         }
+    }
+
+    /// The heaps in use, those of ended threads that are kept warm included.
+    pub(crate) fn heaps(&self) -> impl Iterator<Item = &'static Heap> + use<> {
+        // SAFETY: listed heaps are live, and their memory is never unmapped.
+        let first = unsafe { self.heaps.as_ref() };
+        // SAFETY: as above.
+        core::iter::successors(first, |heap| unsafe { heap.next.get().as_ref() })
+    }
+
+    fn list(&mut self, heap: &'static Heap) {
+        heap.next.set(self.heaps);
+        self.heaps = heap;
+        self.count_of_heaps += 1;
+    }
+
+    fn unlist(&mut self, heap: &Heap) {
+        match self.heaps().find(|other| ptr::eq(other.next.get(), heap)) {
+            Some(before) => before.next.set(heap.next.get()),
+            None => self.heaps = heap.next.get(),
+        }
+        self.count_of_heaps -= 1;
     }
 
     /// An arena without users (left by a thread that ended).
@@ -89,8 +114,8 @@ impl Allocator {
         let heap: &'static Heap = unsafe { record.as_ref() };
         heap.settle(arena);
         self.apply_options(heap);
-        registry.heaps += 1;
-        self.share_depots(registry.heaps);
+        registry.list(heap);
+        self.share_depots(registry.count_of_heaps);
         Some(heap)
     }
 
@@ -100,7 +125,9 @@ impl Allocator {
     /// # Safety
     /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
     pub unsafe fn detach(&self, heap: &'static Heap) {
+        heap.claim.enter();
         heap.large.empty(|span| self.free_run(span));
+        heap.claim.leave();
         let coldest = {
             let mut registry = self.registry.lock();
             match registry.warm.iter_mut().find(|place| place.is_none()) {
@@ -130,10 +157,15 @@ impl Allocator {
             self.flush_linked(arena.inbox.close());
             arena.release_empty(self.below());
         }
+        registry.unlist(heap);
         // SAFETY: only this function knows the heap.
         unsafe { registry.spares.put(NonNull::from(heap)) };
-        registry.heaps -= 1;
-        self.share_depots(registry.heaps);
+        self.share_depots(registry.count_of_heaps);
+    }
+
+    /// Whether several threads used malloc lately.
+    pub(crate) fn has_several_threads(&self) -> bool {
+        self.registry.lock().count_of_heaps > 1
     }
 
     /// Empties the heaps that no thread uses.
@@ -210,8 +242,14 @@ impl Allocator {
             }
             registry.users[usize::from(index)] = users;
         }
-        registry.heaps = u32::from(own != 0) + warm.iter().flatten().count() as u32;
-        self.share_depots(registry.heaps);
+        // The other threads' heaps are lost, with what they hold.
+        let kept: [Option<&'static Heap>; WARM + 1] =
+            core::array::from_fn(|index| if index < WARM { warm[index] } else { heap });
+        (registry.heaps, registry.count_of_heaps) = (ptr::null(), 0);
+        for heap in kept.into_iter().flatten().filter(|heap| heap.arena().is_some()) {
+            registry.list(heap);
+        }
+        self.share_depots(registry.count_of_heaps);
     }
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {

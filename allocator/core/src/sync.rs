@@ -111,8 +111,24 @@ fn spin_hint() {
     loom::thread::yield_now();
 }
 
+/// Keeps the compiler from moving accesses over it. The processor's own order is the other side's business:
+/// `os::barrier_everywhere`.
 #[cfg(not(loom))]
-fn wait(word: &AtomicU32, expected: u32) {
+#[inline(always)]
+pub(crate) fn light_fence() {
+    // SeqCst: the strongest; it costs no instruction.
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// In the model, where there is no barrier that reaches other threads, both sides pay.
+#[cfg(loom)]
+pub(crate) fn light_fence() {
+    // SeqCst: pairs with the same fence of the other side.
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     os::wait(word, expected);
 }
 
@@ -125,7 +141,7 @@ loom::lazy_static! {
 }
 
 #[cfg(loom)]
-fn wait(word: &AtomicU32, expected: u32) {
+pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     let asleep = KERNEL.0.lock().expect("no panic");
     // Relaxed: the caller's own swap orders; as the kernel does.
     if word.load(Ordering::Relaxed) == expected {
@@ -135,7 +151,19 @@ fn wait(word: &AtomicU32, expected: u32) {
 
 #[cfg(not(loom))]
 fn wake_one(word: &AtomicU32) {
-    os::wake_one(word);
+    os::wake(word, 1);
+}
+
+/// Wakes everybody who sleeps on the word.
+#[cfg(not(loom))]
+pub(crate) fn wake_all(word: &AtomicU32) {
+    os::wake(word, u32::MAX >> 1);
+}
+
+#[cfg(loom)]
+pub(crate) fn wake_all(_: &AtomicU32) {
+    let _awake = KERNEL.0.lock().expect("no panic");
+    KERNEL.1.notify_all();
 }
 
 #[cfg(loom)]

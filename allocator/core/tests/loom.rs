@@ -1,10 +1,12 @@
 //! Every interleaving of the protocols that cross threads, as far as `loom` can enumerate them. Run with
 //! `cargo xtask loom`.
 //!
-//! The lock and the inbox are all there is: magazines, spans and the page heap are reached by one thread at a
-//! time, which holds the lock, owns the heap, or took the magazine out of an inbox.
+//! The lock, the inbox and the claim on a heap are all there is: magazines, spans and the page heap are reached by
+//! one thread at a time, which holds the lock, is inside the heap, or took the magazine out of an inbox.
 #![cfg(loom)]
 
+#[path = "../src/claim.rs"]
+mod claim;
 #[path = "../src/inbox.rs"]
 mod inbox;
 #[path = "../src/sync.rs"]
@@ -14,8 +16,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use claim::Claim;
 use inbox::{Inbox, Linked};
-use sync::RawLock;
+use sync::{RawLock, light_fence};
 
 /// A counter behind the lock under test.
 struct Guarded {
@@ -160,5 +163,45 @@ fn an_inbox_keeps_its_bound() {
         }
         assert_eq!(refused, 2);
         assert_eq!(contents(inbox.take_all()).len(), 8);
+    });
+}
+
+/// The cold part of a heap.
+struct Claimed {
+    claim: Claim,
+    count: UnsafeCell<usize>,
+}
+
+// SAFETY: reached by whoever is inside only; `loom` checks that.
+unsafe impl Sync for Claimed {}
+
+#[test]
+fn a_heap_is_touched_by_its_thread_or_by_who_claimed_it() {
+    loom::model(|| {
+        let heap = Arc::new(Claimed { claim: Claim::new(), count: UnsafeCell::new(0) });
+        let owner = {
+            let heap = heap.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    heap.claim.enter();
+                    // SAFETY: the thread is inside.
+                    heap.count.with_mut(|count| unsafe { *count += 1 });
+                    heap.claim.leave();
+                }
+            })
+        };
+        heap.claim.ask();
+        // In place of the barrier in every thread.
+        light_fence();
+        let taken = heap.claim.take();
+        if taken {
+            // SAFETY: the heap is claimed.
+            heap.count.with_mut(|count| unsafe { *count += 1 });
+        }
+        heap.claim.give_back();
+        // An owner whom nobody wakes would be a deadlock, which the model reports.
+        owner.join().expect("no panic");
+        // SAFETY: the owner has ended.
+        assert_eq!(heap.count.with(|count| unsafe { *count }), 2 + usize::from(taken));
     });
 }

@@ -79,6 +79,20 @@ cases!(
 );
 
 cases!(
+    glibc,
+    "glibc.c",
+    [
+        mallinfo2_follows_what_is_allocated,
+        mallinfo_says_the_same_in_small,
+        malloc_trim_gives_memory_back_at_once,
+        malloc_info_and_mallinfo2_agree,
+        mallopt_takes_what_it_knows,
+        malloc_stats_prints_to_standard_error,
+        memory_comes_back_although_the_program_does_nothing,
+    ]
+);
+
+cases!(
     options,
     "options.c",
     [

@@ -7,6 +7,7 @@ use super::*;
 use crate::options::Name;
 use crate::os;
 use crate::size_class::LINE;
+use crate::tend::Found;
 
 /// Operations of a random program.
 const STEPS: usize = if cfg!(miri) { 100 } else { 10_000 };
@@ -294,4 +295,107 @@ fn the_child_of_a_fork_goes_on() {
         "the arena of a thread that is gone is used again"
     );
     run(allocator, adopted, 5, None);
+}
+
+/// Frees 2000 blocks of 512 bytes that were allocated before.
+fn leave_full_caches(allocator: &Allocator, heap: &Heap) {
+    let blocks: Vec<_> = (0..2000).map(|_| allocator.allocate(heap, 512)).collect();
+    for block in blocks {
+        // SAFETY: the block is live, and given up here.
+        assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+    }
+    let large = allocator.allocate(heap, 200_000);
+    // SAFETY: as above.
+    assert_eq!(unsafe { allocator.free(heap, large) }, Ok(()));
+}
+
+#[test]
+fn the_caches_of_an_idle_thread_are_emptied_by_others_and_the_thread_goes_on() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    leave_full_caches(allocator, heap);
+    let full = allocator.statistics().allocated();
+    assert!(full > 200_000, "{full}");
+    assert!(allocator.empty_idle_heaps(), "it was active");
+    assert_eq!(allocator.statistics().allocated(), full);
+    assert!(!allocator.empty_idle_heaps(), "nothing happened since");
+    let emptied = allocator.statistics();
+    // A loaded magazine of each class stays.
+    assert!(emptied.allocated() < 100_000 && emptied.large_blocks == 0, "{emptied:?}");
+    assert!(!allocator.empty_idle_heaps());
+    run(allocator, heap, 3, None);
+    assert!(allocator.empty_idle_heaps(), "it is active again");
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+    assert_eq!(kept_bytes(allocator), 0);
+}
+
+#[test]
+fn a_thread_that_is_inside_keeps_its_caches() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    assert!(!allocator.has_several_threads());
+    let other = allocator.attach().expect("memory");
+    assert!(allocator.has_several_threads());
+    leave_full_caches(allocator, heap);
+    let full = allocator.statistics();
+    heap.claim.enter();
+    for _ in 0..3 {
+        allocator.empty_idle_heaps();
+    }
+    assert_eq!(allocator.statistics(), full);
+    heap.claim.leave();
+    allocator.empty_idle_heaps();
+    assert!(allocator.statistics().allocated() < full.allocated());
+    for heap in [heap, other] {
+        // SAFETY: the heap is used no more.
+        unsafe { allocator.detach(heap) };
+    }
+}
+
+#[test]
+fn the_heap_of_a_thread_that_has_none_yet_cannot_be_entered() {
+    assert!(!Heap::fresh().claim.try_enter());
+    assert!(Heap::inert().claim.try_enter());
+}
+
+#[test]
+fn tending_ends_when_nothing_is_left_to_give_back() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    leave_full_caches(allocator, heap);
+    assert_eq!(allocator.tend(), Found::Work);
+    assert_eq!(allocator.tend(), Found::Work, "what is free has not been so for long");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(allocator.tend(), Found::Nothing);
+    assert_eq!(allocator.statistics().retained, 0);
+    assert_eq!(allocator.tend(), Found::Nothing, "a heap that was emptied is not looked at again");
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
+fn statistics_follow_what_is_allocated() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let before = allocator.statistics();
+    let blocks = [(40_000, 3), (3000, 50)].map(|(size, count)| -> Vec<_> {
+        (0..count).map(|_| (allocator.allocate(heap, size), size)).collect()
+    });
+    let during = allocator.statistics();
+    assert_eq!(during.large_blocks, before.large_blocks + 3);
+    assert!(during.large - before.large >= 3 * 40_000);
+    assert!(during.allocated() - before.allocated() >= 3 * 40_000 + 50 * 3000);
+    assert!(during.mapped >= during.active + during.retained);
+    assert!(during.metadata > 0);
+    for (block, _) in blocks.into_iter().flatten() {
+        // SAFETY: the block is live, and given up here.
+        assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+    }
+    assert!(allocator.trim(heap), "there was something to give back");
+    let after = allocator.statistics();
+    assert_eq!((after.allocated(), after.retained, after.large_blocks), (0, 0, 0));
+    assert!(!allocator.trim(heap));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
 }

@@ -1,6 +1,7 @@
 //! Linux.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use crate::sync::AtomicU32;
@@ -179,13 +180,68 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     });
 }
 
-pub(crate) fn wake_one(word: &AtomicU32) {
+pub(crate) fn wait_for(word: &AtomicU32, expected: u32, ms: u64) {
+    let time = libc::timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
     keeping_errno(|| {
-        // SAFETY: waking uses the address only as a name.
+        // SAFETY: the word is readable, the time is valid; the kernel changes neither.
         unsafe {
-            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
-        };
+            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            libc::syscall(libc::SYS_futex, ptr::from_ref(word), operation, expected, &raw const time)
+        }
     });
+}
+
+pub(crate) fn wake(word: &AtomicU32, count: u32) {
+    keeping_errno(|| {
+        // SAFETY: only the address is used.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                ptr::from_ref(word),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                count,
+            )
+        }
+    });
+}
+
+pub(crate) fn barrier_everywhere() -> bool {
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    // SAFETY: the call takes no pointer.
+    let membarrier = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0) == 0 };
+    // A process registers once; a second time costs little.
+    keeping_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
+}
+
+pub(crate) fn start_thread(body: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> bool {
+    const STACK: usize = 128 << 10;
+    keeping_errno(|| {
+        let mut attributes = MaybeUninit::uninit();
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: every structure is filled by the call that is given it first, and used after that only; the thread's body needs
+        // nothing of this frame.
+        unsafe {
+            if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+                return false;
+            }
+            libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
+            libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+            let created =
+                libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut()) == 0;
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            created
+        }
+    })
+}
+
+pub(crate) fn name_thread(name: &CStr) {
+    // SAFETY: the name ends in a zero, and is copied.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 pub(crate) fn thread_id() -> usize {

@@ -11,7 +11,11 @@
 //! | `collapse(start, len)` | makes memory of `map`, zeroed or not, resident in huge pages; `false` where refused: nothing happened |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
-//! | `wake_one(word)` | wakes one sleeper |
+//! | `wait_for(word, expected, ms)` | the same, for no longer than that |
+//! | `wake(word, count)` | wakes up to that many sleepers |
+//! | `barrier_everywhere()` | a full memory barrier in every thread of the process; `false` where there is none |
+//! | `name_thread(name)` | names the calling thread, for people |
+//! | `start_thread(body)` | starts a thread that gets no signals; `false` where refused |
 //! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
 //! | `has_environment()` | whether `environment` can be asked already |

@@ -5,6 +5,7 @@ use super::*;
 
 struct World {
     options: Options,
+    calls: AtomicU32,
     units: Units,
     meta: Lock<Meta>,
     heap: PageHeap,
@@ -14,6 +15,7 @@ impl World {
     fn new() -> Box<Self> {
         Box::new(Self {
             options: Options::new(),
+            calls: AtomicU32::new(0),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
             heap: PageHeap::new(),
@@ -21,17 +23,20 @@ impl World {
     }
 
     fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
-        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        let ground =
+            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
         self.heap.allocate(ground, units, align, Use::Large)
     }
 
     fn allocate_small(&mut self, units: usize) -> &'static Span {
-        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        let ground =
+            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
         self.heap.allocate(ground, units, UNIT, Use::Small).expect("memory")
     }
 
     fn free(&mut self, span: &'static Span) {
-        let ground = Ground { options: &self.options, units: &self.units, meta: &self.meta };
+        let ground =
+            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
         self.heap.free(ground, span);
     }
 }
@@ -84,7 +89,8 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
     let (first, second) =
         (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
     assert_eq!(first.end(), second.start.get());
-    let ground = Ground { options: &world.options, units: &world.units, meta: &world.meta };
+    let ground =
+        Ground { options: &world.options, calls: &world.calls, units: &world.units, meta: &world.meta };
     assert!(!world.heap.extend(ground, first, 6));
     world.heap.free(ground, second);
     assert!(world.heap.extend(ground, first, 6));

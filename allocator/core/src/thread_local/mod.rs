@@ -16,7 +16,7 @@ pub(crate) struct Inert(Heap);
 unsafe impl Sync for Inert {}
 
 /// The heap of a thread that has not used malloc yet.
-pub(crate) static FRESH: Inert = Inert(Heap::inert());
+pub(crate) static FRESH: Inert = Inert(Heap::fresh());
 
 /// The heap of a thread that has given its own back, or could not get one: every call takes the slow path.
 pub(crate) static ENDED: Inert = Inert(Heap::inert());

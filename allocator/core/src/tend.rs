@@ -1,0 +1,70 @@
+//! Tending: what is given back although the program does nothing. A helper thread looks around from time to time.
+
+use crate::allocator::Allocator;
+use crate::heap::Heap;
+use crate::os;
+use crate::size_class::CLASSES;
+
+/// What a look around found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Free memory that is not old enough yet, or threads that were active: look again soon.
+    Work,
+    /// Nothing that could be given back, now or later, unless somebody frees more.
+    Nothing,
+}
+
+impl Allocator {
+    /// Empties the caches of threads that did nothing since the last look, and purges what has been free for long.
+    pub(crate) fn tend(&self) -> Found {
+        let active = self.empty_idle_heaps();
+        if !active {
+            self.retire_warm();
+            self.empty_depots();
+        }
+        while self.pages.lock().purge_old(self.ground(), os::now_ms()) {}
+        if active || self.pages.lock().has_dirty() { Found::Work } else { Found::Nothing }
+    }
+
+    /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.
+    pub(crate) fn empty_idle_heaps(&self) -> bool {
+        let registry = self.registry.lock();
+        let mut active = false;
+        let mut asked = false;
+        for heap in registry.heaps() {
+            if heap.looks_idle() {
+                heap.claim.ask();
+                asked = true;
+            } else {
+                active |= !heap.is_emptied();
+            }
+        }
+        if !asked {
+            return active;
+        }
+        // Without barriers nobody may go in: then idle threads keep what they have.
+        let ordered = os::barrier_everywhere();
+        for heap in registry.heaps().filter(|heap| heap.was_asked()) {
+            let ours = ordered && heap.claim.take();
+            if ours {
+                self.empty_cold(heap);
+            }
+            // Where there are no barriers, not to be asked for again.
+            heap.set_emptied(ours || !ordered);
+            heap.claim.give_back();
+        }
+        active
+    }
+
+    /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.
+    fn empty_cold(&self, heap: &Heap) {
+        let Some(arena) = heap.arena() else { return };
+        self.flush_linked(arena.inbox.take_all());
+        for class in 1..=CLASSES {
+            self.flush_depot(heap, class);
+        }
+        self.trim_spares(heap, 0);
+        heap.large.empty(|span| self.free_run(span));
+        arena.release_empty(self.below());
+    }
+}

@@ -1,0 +1,133 @@
+/* What glibc's callers ask besides blocks: the heap's figures, and memory back. */
+#include "check.h"
+
+enum { BLOCKS = 20000, SIZE = 1000, LARGE = 3 << 20 };
+
+static void *blocks[BLOCKS];
+
+static void allocate_all(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(SIZE);
+        fill(blocks[i], SIZE, i);
+    }
+}
+
+static void free_all(void) {
+    for (unsigned i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+}
+
+CASE(mallinfo2_follows_what_is_allocated) {
+    struct mallinfo2 before = mallinfo2();
+    allocate_all();
+    void *large = malloc(LARGE);
+    struct mallinfo2 during = mallinfo2();
+    size_t more = during.uordblks - before.uordblks, asked = (size_t)BLOCKS * SIZE + LARGE;
+    CHECK(more >= asked && more < asked + asked / 5, "%zu more bytes are allocated, %zu were asked for", more, asked);
+    CHECK(during.hblks == before.hblks + 1, "%zu large blocks, %zu before", during.hblks, before.hblks);
+    CHECK(during.hblkhd - before.hblkhd >= LARGE, "%zu bytes in large blocks", during.hblkhd);
+    CHECK(during.arena >= (size_t)BLOCKS * SIZE, "arena %zu", during.arena);
+    free(large);
+    free_all();
+    malloc_trim(0);
+    struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks < before.uordblks + asked / 20, "%zu bytes stay allocated", after.uordblks);
+    CHECK(after.hblks == before.hblks, "%zu large blocks stay", after.hblks);
+}
+
+CASE(mallinfo_says_the_same_in_small) {
+    allocate_all();
+    struct mallinfo2 wide = mallinfo2();
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    struct mallinfo narrow = mallinfo();
+    CHECK((size_t)narrow.uordblks == wide.uordblks && (size_t)narrow.arena == wide.arena, "%d, %zu",
+          narrow.uordblks, wide.uordblks);
+    free_all();
+}
+
+CASE(malloc_trim_gives_memory_back_at_once) {
+    allocate_all();
+    size_t full = status_bytes("RssAnon:");
+    free_all();
+    int first = malloc_trim(0), second = malloc_trim(0);
+    CHECK(first == 1, "nothing was given back");
+    CHECK(second == 0, "something was given back twice");
+    size_t trimmed = status_bytes("RssAnon:");
+    CHECK(full - trimmed > (size_t)BLOCKS * SIZE * 9 / 10, "%zu bytes of %zu stay resident", trimmed, full);
+}
+
+CASE(malloc_info_and_mallinfo2_agree) {
+    allocate_all();
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    CHECK(stream != NULL, "open_memstream");
+    struct mallinfo2 info = mallinfo2();
+    CHECK(malloc_info(0, stream) == 0, "malloc_info");
+    CHECK(malloc_info(1, stream) == EINVAL, "malloc_info takes options");
+    fclose(stream);
+    CHECK(strncmp(text, "<malloc version=\"1\">", 20) == 0, "it begins: %.40s", text);
+    CHECK(strcmp(text + length - 10, "</malloc>\n") == 0, "it ends: %s", text + length - 10);
+    const char *place = strstr(text, "allocated=\"");
+    CHECK(place != NULL, "no allocated bytes in %s", text);
+    size_t allocated = strtoul(place + strlen("allocated=\""), NULL, 10);
+    size_t apart = allocated > info.uordblks ? allocated - info.uordblks : info.uordblks - allocated;
+    CHECK(apart < 64 << 10, "%zu and %zu", allocated, info.uordblks);
+    free_all();
+}
+
+CASE(mallopt_takes_what_it_knows) {
+    const int known[] = {M_MXFAST, M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_TEST, M_ARENA_MAX};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        CHECK(mallopt(known[i], 64) == 1, "parameter %d", known[i]);
+    CHECK(mallopt(12345, 1) == 0, "an unknown parameter is taken");
+}
+
+CASE(malloc_stats_prints_to_standard_error) {
+    int ends[2];
+    CHECK(pipe(ends) == 0, "pipe");
+    int before = dup(2);
+    dup2(ends[1], 2);
+    malloc_stats();
+    dup2(before, 2);
+    close(ends[1]);
+    char text[4096];
+    ssize_t length = read(ends[0], text, sizeof text - 1);
+    CHECK(length > 0, "nothing was printed");
+    text[length] = 0;
+    CHECK(strstr(text, "bytes") != NULL, "it says: %s", text);
+}
+
+static void *allocate_free_and_wait(void *argument) {
+    enum { COUNT = 100000 };
+    void **mine = malloc(COUNT * sizeof *mine);
+    for (unsigned i = 0; i < COUNT; i++) {
+        mine[i] = malloc(512);
+        fill(mine[i], 512, i);
+    }
+    pthread_barrier_wait(argument);
+    for (unsigned i = 0; i < COUNT; i++)
+        free(mine[i]);
+    free(mine);
+    pthread_barrier_wait(argument);
+    /* From here on nobody allocates or frees. */
+    pthread_barrier_wait(argument);
+    return NULL;
+}
+
+CASE(memory_comes_back_although_the_program_does_nothing) {
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 3);
+    pthread_t threads[2] = {start_thread(allocate_free_and_wait, &barrier), start_thread(allocate_free_and_wait, &barrier)};
+    pthread_barrier_wait(&barrier);
+    size_t full = status_bytes("RssAnon:"), left = full;
+    pthread_barrier_wait(&barrier);
+    for (unsigned looks = 0; looks < 100 && left > full / 20; looks++) {
+        usleep(100 * 1000);
+        left = status_bytes("RssAnon:");
+    }
+    CHECK(left <= full / 20, "after ten seconds %zu bytes of %zu stay resident", left, full);
+    pthread_barrier_wait(&barrier);
+    join_thread(threads[0]);
+    join_thread(threads[1]);
+}
