@@ -60,6 +60,7 @@ fn attach() -> &'static Heap {
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
     fork::watch();
+    helper::company();
     if let Some(key) = key() {
         // SAFETY: the key exists; glibc keeps the values of early keys in the thread's own record.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };

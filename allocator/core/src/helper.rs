@@ -20,8 +20,10 @@ const ABSENT: u32 = 0;
 const AWAKE: u32 = 1;
 /// It sleeps until it is called.
 const ASLEEP: u32 = 2;
+/// There is none as long as the process has one thread.
+const ALONE: u32 = 3;
 /// The system refused one, or nobody wants one.
-const REFUSED: u32 = 3;
+const REFUSED: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(ABSENT);
 
@@ -45,13 +47,18 @@ pub(crate) fn call() {
 fn start() {
     let state = match PROCESS.options.get(Name::BackgroundThread) {
         0 => REFUSED,
-        // Another time: the process may get more threads.
-        1 if !PROCESS.has_several_threads() => ABSENT,
+        1 if !PROCESS.has_several_threads() => ALONE,
         _ if os::start_thread(run) => return,
         _ => REFUSED,
     };
     // Relaxed: as in `call`.
     STATE.store(state, Ordering::Relaxed);
+}
+
+/// There is another thread.
+pub(crate) fn company() {
+    // Relaxed: as in `call`. Whatever the outcome, it is right: it changes from alone to absent only.
+    let _ = STATE.compare_exchange(ALONE, ABSENT, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
