@@ -9,7 +9,7 @@ use crate::options::Name;
 use crate::os;
 use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_class};
 use crate::starter::{self, MIXED};
-use crate::units::{self, Entry};
+use crate::units::{self, Entry, UNIT};
 
 impl Allocator {
     /// A block of at least `size` bytes, aligned to 16; null: no memory.
@@ -184,6 +184,13 @@ impl Allocator {
         };
         if fits {
             return Ok(block);
+        }
+        if old_size > SMALL_MAX && size > old_size && align <= UNIT {
+            // SAFETY: the caller's contract; a block larger than any class is a large one.
+            let moved = unsafe { self.move_large(block, size) }?;
+            if !moved.is_null() {
+                return Ok(moved);
+            }
         }
         let new = self.allocate_aligned(heap, size, align);
         if !new.is_null() {

@@ -16,6 +16,9 @@ use crate::units::UNIT;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Foreign;
 
+/// Bytes from which on moving pages costs less than copying them.
+const MOVED_FROM: usize = 512 << 10;
+
 /// Units of a large block of `size` bytes.
 fn units(size: usize) -> usize {
     size.div_ceil(UNIT).max(1)
@@ -37,6 +40,28 @@ impl Allocator {
             Some(span) => (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get()),
             None => (ptr::null_mut(), true),
         }
+    }
+
+    /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere by moving its pages; null: that is not
+    /// worth it, or not possible.
+    ///
+    /// # Safety
+    /// As for [`Allocator::large_span`]; if the result is not null, the block is no more.
+    pub(crate) unsafe fn move_large(&self, block: *mut u8, size: usize) -> Result<*mut u8, Foreign> {
+        // SAFETY: the caller's contract.
+        let from = unsafe { self.large_span(block) }?;
+        if from.bytes() < MOVED_FROM || size > isize::MAX as usize {
+            return Ok(ptr::null_mut());
+        }
+        let mut pages = self.pages();
+        let Some(to) = pages.allocate(self.ground(), units(size), UNIT, Use::Large) else {
+            return Ok(ptr::null_mut());
+        };
+        if pages.remap(self.ground(), from, to) {
+            return Ok(ptr::with_exposed_provenance_mut(to.start.get()));
+        }
+        pages.free(self.ground(), to);
+        Ok(ptr::null_mut())
     }
 
     /// The span of a large block. Ends the process if `block` lies in our memory and is none.

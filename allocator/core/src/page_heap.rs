@@ -6,14 +6,16 @@
 //! addresses and reads as zero.
 
 mod bins;
+mod huge;
 mod queue;
 
 use core::ptr::NonNull;
 
 use self::bins::Bins;
+use self::huge::HugePages;
 use self::queue::{Place, Queue};
 use crate::meta::{Meta, Spares};
-use crate::options::{Name, Options};
+use crate::options::Options;
 use crate::os;
 use crate::span::{Span, Use};
 use crate::statistics::Statistics;
@@ -32,9 +34,8 @@ const TICK_MS: u64 = 5;
 const TICK_UNITS: usize = (2 << 20) / UNIT;
 /// Units that one call into the system purges at most: 16 MiB.
 const SLICE: usize = (16 << 20) / UNIT;
-/// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
-/// quarter of the heap at most, and less the larger the heap.
-const HUGE_FROM: usize = (8 << 20) / UNIT;
+/// Runs whose pages came from elsewhere, at most: each may cost three of the mappings that a process may have (65 530).
+const REMAPPED_MAX: usize = 4096;
 /// Dirty units from which on somebody is called to look after them: 1 MiB.
 const CALL_FROM: usize = (1 << 20) / UNIT;
 /// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
@@ -55,23 +56,14 @@ pub(crate) struct PageHeap {
     small_units: usize,
     /// Large blocks.
     large_blocks: usize,
+    /// Large runs whose pages came from elsewhere.
+    remapped: usize,
     huge_pages: HugePages,
     ticked_ms: u64,
 }
 
 // SAFETY: the pointers lead to descriptors that only the holder of the page heap's lock touches while they are free.
 unsafe impl Send for PageHeap {}
-
-/// Whether the system gives huge pages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HugePages {
-    /// Not asked yet.
-    Unknown,
-    /// So far it has.
-    Given,
-    /// It refused, or nobody wants them.
-    Refused,
-}
 
 /// What the page heap needs of the rest of the allocator.
 #[derive(Clone, Copy)]
@@ -94,6 +86,7 @@ impl PageHeap {
             free_units: 0,
             small_units: 0,
             large_blocks: 0,
+            remapped: 0,
             huge_pages: HugePages::Unknown,
             ticked_ms: 0,
         }
@@ -146,34 +139,6 @@ impl PageHeap {
         Some(span)
     }
 
-    /// Whether a run of `wanted` units for small blocks should come from a fresh huge page: many small blocks live, and no dirty
-    /// run is long enough.
-    fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
-        if self.small_units < HUGE_FROM || wanted > CHUNK / UNIT || self.dirty.find(wanted).is_some() {
-            return false;
-        }
-        if self.huge_pages == HugePages::Unknown {
-            let given = ground.options.is_on(Name::HugePages) && os::huge_pages();
-            self.huge_pages = if given { HugePages::Given } else { HugePages::Refused };
-        }
-        self.huge_pages == HugePages::Given
-    }
-
-    /// Makes a huge page resident, as a dirty run. It costs an eighth of what its page faults would, and its blocks need one
-    /// entry of the TLB. What is not used of it is purged like any dirty run.
-    fn add_huge_page(&mut self, ground: Ground) {
-        let Some(page) = self.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large) else { return };
-        // SAFETY: the run is ours alone.
-        if unsafe { os::collapse(page.start.get(), CHUNK) } {
-            page.dirty.set(true);
-            page.since_ms.set(os::now_ms());
-        } else {
-            self.huge_pages = HugePages::Refused;
-        }
-        self.large_blocks -= 1;
-        self.link(ground, page);
-    }
-
     /// A free run that holds `units` at a multiple of `align`; `wanted` units hold that wherever they begin.
     fn find(&mut self, ground: Ground, units: usize, wanted: usize, align: usize) -> Option<&'static Span> {
         let aligned = |bins: &Bins| {
@@ -199,7 +164,7 @@ impl PageHeap {
             Use::Small => self.small_units -= span.units.get(),
             _ => self.large_blocks -= 1,
         }
-        span.dirty.set(true);
+        span.dirty.set(!self.unmix(span));
         span.since_ms.set(now);
         self.link(ground, span);
         self.tick(ground, now);
@@ -209,11 +174,41 @@ impl PageHeap {
         }
     }
 
+    /// Moves the pages of the large run `from` to the front of the large run `to`, which is no shorter, and takes `from` back.
+    /// `false`: the system refused.
+    pub(crate) fn remap(&mut self, ground: Ground, from: &'static Span, to: &'static Span) -> bool {
+        if self.remapped >= REMAPPED_MAX {
+            return false;
+        }
+        // SAFETY: the caller owns both runs, and needs the content of `from` only.
+        if !unsafe { os::remap(from.start.get(), to.start.get(), from.bytes()) } {
+            return false;
+        }
+        to.remapped.set(true);
+        self.remapped += 1;
+        self.unmix(from);
+        self.large_blocks -= 1;
+        from.dirty.set(false);
+        self.link(ground, from);
+        true
+    }
+
+    /// Makes a run that nobody uses a mapping like any other, if it is not; then it is clean, and the result is `true`.
+    fn unmix(&mut self, span: &Span) -> bool {
+        if !span.remapped.replace(false) {
+            return false;
+        }
+        self.remapped -= 1;
+        // SAFETY: nobody uses the run.
+        unsafe { os::unmix(span.start.get(), span.bytes()) }
+    }
+
     /// Makes a large run `units` long (fewer than it has) and takes the rest back.
     pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) {
         if let Some(rest) = self.split(ground, span, units) {
             ground.units.set_ends(span.start.get(), units, ptr(span));
             self.large_blocks += 1;
+            self.remapped += usize::from(rest.remapped.get());
             self.free(ground, rest);
         }
     }
@@ -407,6 +402,7 @@ impl PageHeap {
         let rest =
             self.descriptor(ground, start, span.units.get() - units, span.usage.get(), span.dirty.get())?;
         rest.since_ms.set(span.since_ms.get());
+        rest.remapped.set(span.remapped.get());
         span.units.set(units);
         Some(rest)
     }

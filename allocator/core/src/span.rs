@@ -74,6 +74,9 @@ pub(crate) struct Span {
     pub(crate) usage: Cell<Use>,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
+    /// Large: whether its pages came from elsewhere, so that the system keeps a mapping of its own for them. Guarded by the page
+    /// heap's lock.
+    pub(crate) remapped: Cell<bool>,
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
     pub(crate) cached: Cell<bool>,
     /// Small: the class.
@@ -101,6 +104,7 @@ impl Span {
             since_ms: Cell::new(0),
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
+            remapped: Cell::new(false),
             cached: Cell::new(false),
             class: Cell::new(0),
             listed: Cell::new(false),

@@ -1,4 +1,6 @@
 /* What glibc's callers ask besides blocks: the heap's figures, and memory back. */
+#include <sys/resource.h>
+
 #include "check.h"
 
 enum { BLOCKS = 20000, SIZE = 1000, LARGE = 3 << 20 };
@@ -130,4 +132,28 @@ CASE(memory_comes_back_although_the_program_does_nothing) {
     pthread_barrier_wait(&barrier);
     join_thread(threads[0]);
     join_thread(threads[1]);
+}
+
+CASE(large_blocks_move_without_a_page_fault_for_each_page) {
+    const size_t size = 64 << 20;
+    unsigned char *block = malloc(size);
+    fill(block, size, 5);
+    for (unsigned rounds = 0; rounds < 3; rounds++) {
+        /* Behind it there is no room. */
+        void *wall = malloc(1 << 20);
+        struct rusage before, after;
+        getrusage(RUSAGE_SELF, &before);
+        block = realloc(block, size * (rounds + 2));
+        getrusage(RUSAGE_SELF, &after);
+        long faults = after.ru_minflt - before.ru_minflt;
+        CHECK(faults < (long)(size / 4096 / 8), "%ld page faults", faults);
+        CHECK(mismatch(block, 0, size, 5) == size, "the content is lost");
+        block[size * (rounds + 2) - 1] = 1;
+        free(wall);
+    }
+    free(block);
+    unsigned char *zeroed = calloc(1, 4 * size);
+    for (size_t i = 0; i < 4 * size; i += 4096)
+        CHECK(zeroed[i] == 0, "byte %zu is not zero", i);
+    free(zeroed);
 }

@@ -89,6 +89,7 @@ cases!(
         mallopt_takes_what_it_knows,
         malloc_stats_prints_to_standard_error,
         memory_comes_back_although_the_program_does_nothing,
+        large_blocks_move_without_a_page_fault_for_each_page,
     ]
 );
 

@@ -165,6 +165,27 @@ pub(crate) unsafe fn collapse(start: usize, len: usize) -> bool {
     })
 }
 
+/// # Safety
+/// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
+    let (from, to) =
+        (ptr::with_exposed_provenance_mut(from), ptr::with_exposed_provenance_mut::<libc::c_void>(to));
+    /// Since Linux 5.7.
+    const MREMAP_DONTUNMAP: libc::c_int = 4;
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+    // SAFETY: the caller's contract.
+    keeping_errno(|| unsafe { libc::mremap(from, len, len, flags, to) == to })
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let start = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+    // SAFETY: the caller's contract: the mapping that is replaced is ours.
+    keeping_errno(|| unsafe { libc::mmap(start, len, READ_WRITE, flags, -1, 0) == start })
+}
+
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     keeping_errno(|| {
         // SAFETY: the word lives for the duration of the call; no time-out is given.

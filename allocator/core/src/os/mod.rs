@@ -10,6 +10,8 @@
 //! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
 //! | `collapse(start, len)` | makes memory of `map`, zeroed or not, resident in huge pages; `false` where refused: nothing happened |
 //! | `window()` | all addresses that `map` can return lie in it |
+//! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
+//! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
 //! | `wait_for(word, expected, ms)` | the same, for no longer than that |
 //! | `wake(word, count)` | wakes up to that many sleepers |

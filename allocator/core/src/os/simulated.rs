@@ -119,6 +119,29 @@ pub(crate) fn grant_huge_pages(granted: bool) {
     COLLAPSES.with(|place| place.set(granted));
 }
 
+/// # Safety
+/// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
+    if refused() {
+        return false;
+    }
+    let (from, to) =
+        (core::ptr::with_exposed_provenance_mut::<u8>(from), core::ptr::with_exposed_provenance_mut(to));
+    // SAFETY: the caller's contract; distinct runs do not overlap.
+    unsafe {
+        core::ptr::copy_nonoverlapping(from, to, len);
+        from.write_bytes(0, len);
+    }
+    true
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
+    // SAFETY: the caller's contract.
+    !refused() && unsafe { purge(start, len) }
+}
+
 pub(crate) fn wait(_: &AtomicU32, _: u32) {
     std::thread::yield_now();
 }

@@ -1,7 +1,9 @@
 //! The page heap on the simulated system.
 
 use super::bins::{BINS, bin_of};
+use super::huge::HUGE_FROM;
 use super::*;
+use crate::options::Name;
 
 struct World {
     options: Options,
@@ -161,4 +163,34 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
         }
         assert_eq!(world.heap.used_bytes(), 0);
     }
+}
+
+#[test]
+fn pages_move_to_another_run_and_what_is_left_is_clean() {
+    let mut world = World::new();
+    let World { options, calls, units, meta, heap } = &mut *world;
+    let ground = Ground { options, calls, units, meta };
+    let allocate =
+        |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
+    let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
+    let to = allocate(heap, 9);
+    let byte =
+        |span: &Span, offset: usize| core::ptr::with_exposed_provenance_mut::<u8>(span.start.get() + offset);
+    // SAFETY: the run is this test's, and that long.
+    unsafe { byte(from, 4 * UNIT - 1).write(7) };
+    let place = byte(from, 4 * UNIT - 1);
+    assert!(heap.remap(ground, from, to));
+    // SAFETY: as above; the simulated system's memory stays readable.
+    assert_eq!(unsafe { (byte(to, 4 * UNIT - 1).read(), place.read()) }, (7, 0));
+    assert_eq!((heap.dirty_bytes(), heap.remapped, heap.large_blocks), (0, 1, 2));
+    heap.shrink(ground, to, 2);
+    assert_eq!(heap.dirty_bytes(), 0, "the rest of it is a mapping like any other again");
+    os::fail_from(Some(0));
+    let again = allocate(heap, 3);
+    assert!(!heap.remap(ground, to, again), "where the system refuses nothing changes");
+    os::fail_from(None);
+    for span in [wall, to, again] {
+        heap.free(ground, span);
+    }
+    assert_eq!((heap.used_bytes(), heap.remapped, heap.large_blocks), (0, 0, 0));
 }
