@@ -16,6 +16,19 @@ extern "C" {
  * that are shared. */
 void *ample_malloc_shared(size_t size);
 
+/* The version of the library: "MAJOR.MINOR.PATCH". */
+const char *ample_version(void);
+
+/* Gives free memory back to the system at once: that of this thread's caches, of idle threads' and free pages. 1: something
+ * went back; 0: there was nothing. Without it memory comes back about a second after it was freed. */
+int ample_trim(void);
+
+/* Writes how the heap stands as a JSON object into `text`, which has room for `room` bytes, and cuts it off there; it ends in a
+ * zero unless `room` is 0. Returns the bytes of the whole, without that zero. All figures are in bytes, but for
+ * `large_blocks`: allocated (handed out, or in threads' caches), active (in spans of small blocks and in large blocks), large,
+ * room (free in spans), retained (free pages that the system has not got back), mapped (addresses), metadata. */
+size_t ample_statistics_json(char *text, size_t room);
+
 #ifdef __cplusplus
 }
 #endif

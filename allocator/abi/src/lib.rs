@@ -39,5 +39,17 @@ static PREPARE: extern "C" fn() = {
     prepare
 };
 
+/// Runs when the process ends.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINISH: extern "C" fn() = {
+    extern "C" fn finish() {
+        if ample_core::shows_statistics() {
+            glibc::malloc_stats();
+        }
+    }
+    finish
+};
+
 #[link(name = "c")]
 unsafe extern "C" {}

@@ -9,6 +9,7 @@ use crate::fork;
 use crate::heap::Heap;
 use crate::helper;
 use crate::large::Foreign;
+use crate::options::Name;
 use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
@@ -196,6 +197,11 @@ pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
 pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
     // SAFETY: the caller's contract.
     unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
+}
+
+/// Whether the process wants to know how the heap stands when it ends.
+pub fn shows_statistics() -> bool {
+    PROCESS.options.is_on(Name::ShowStats)
 }
 
 /// See [`Allocator::statistics`].

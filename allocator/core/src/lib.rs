@@ -55,7 +55,7 @@ pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
     free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
-    prepare, realloc, statistics, trim, usable_size,
+    prepare, realloc, shows_statistics, statistics, trim, usable_size,
 };
 pub use heap::Heap;
 pub use large::Foreign;

@@ -38,9 +38,11 @@ pub enum Name {
     BackgroundThread,
     /// See the table.
     HugePages,
+    /// See the table.
+    ShowStats,
 }
 
-const COUNT: usize = 6;
+const COUNT: usize = 7;
 
 const fn switch(variable: &'static str, default: usize, meaning: &'static str) -> Definition {
     Definition { variable, default, range: 0..=1, meaning }
@@ -64,6 +66,7 @@ pub static DEFINITIONS: [Definition; COUNT] = [
         1,
         "0: small blocks never get huge pages; 1: they do where the heap is large.",
     ),
+    switch("AMPLE_SHOW_STATS\0", 0, "1: prints how the heap stands to standard error when the process ends."),
 ];
 
 impl Definition {

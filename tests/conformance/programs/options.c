@@ -141,3 +141,28 @@ CASE(the_options_in_force_are_printed_on_request) {
     CHECK(strstr(text, "ample: AMPLE_ISOLATE_LINES=1\n") != NULL, "it says: %s", text);
     CHECK(strstr(text, "ample: AMPLE_CACHE=1\n") != NULL, "it says: %s", text);
 }
+
+CASE(statistics_are_told_as_json_and_cut_off_where_there_is_no_room) {
+    size_t (*statistics)(char *, size_t) = (size_t (*)(char *, size_t))dlsym(RTLD_DEFAULT, "ample_statistics_json");
+    const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "ample_version");
+    int (*trim)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "ample_trim");
+    CHECK(statistics != NULL && version != NULL && trim != NULL, "the library lacks functions of its own");
+    CHECK(strchr(version(), '.') != NULL, "version %s", version());
+    void *large = malloc(5 << 20);
+    char text[1024], cut[12];
+    size_t length = statistics(text, sizeof text);
+    CHECK(length == strlen(text) && text[0] == '{' && text[length - 1] == '}', "it says: %s", text);
+    const char *place = strstr(text, "\"large_bytes\":");
+    CHECK(place != NULL && strtoul(place + 14, NULL, 10) >= 5 << 20, "it says: %s", text);
+    CHECK(statistics(cut, sizeof cut) >= length - 20 && strlen(cut) == sizeof cut - 1, "cut off: %s", cut);
+    CHECK(statistics(NULL, 0) > 0, "no length without room");
+    free(large);
+    CHECK(trim() == 1, "nothing was given back");
+}
+
+CASE(statistics_are_printed_at_the_end_on_request) {
+    char text[4096];
+    int status = child_says("AMPLE_SHOW_STATS", "1", "a_process_that_does_nothing", text, sizeof text);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+    CHECK(strstr(text, "active bytes = ") != NULL, "it says: %s", text);
+}

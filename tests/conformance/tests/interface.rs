@@ -103,6 +103,8 @@ cases!(
         a_process_that_does_nothing,
         a_bad_value_is_told_in_one_line_and_ignored,
         the_options_in_force_are_printed_on_request,
+        statistics_are_told_as_json_and_cut_off_where_there_is_no_room,
+        statistics_are_printed_at_the_end_on_request,
     ]
 );
 
