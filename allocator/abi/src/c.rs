@@ -14,7 +14,7 @@ const POINTER: usize = size_of::<*const c_void>();
 
 #[cold]
 #[inline(never)]
-fn fail(code: c_int) -> *mut c_void {
+pub(crate) fn fail(code: c_int) -> *mut c_void {
     // SAFETY: glibc gives every thread an errno.
     unsafe { *libc::__errno_location() = code };
     ptr::null_mut()

@@ -5,6 +5,7 @@
 //! | `c` | malloc and its family |
 //! | `cxx` | C++'s operators new and delete |
 //! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
+//! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
 //! | `text` | text without the standard library's formatting |
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `foreign` | blocks that came from the C library's own malloc |
@@ -15,6 +16,7 @@ mod cxx;
 mod foreign;
 mod glibc;
 mod own;
+mod tbb;
 mod text;
 
 /// Ends the process: this library neither unwinds nor formats.

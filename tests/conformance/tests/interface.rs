@@ -94,6 +94,16 @@ cases!(
 );
 
 cases!(
+    tbb,
+    "tbb.c",
+    [
+        blocks_are_allocated_resized_and_freed,
+        aligned_blocks_are_aligned_and_resized,
+        commands_and_modes_answer_what_they_do,
+    ]
+);
+
+cases!(
     options,
     "options.c",
     [
