@@ -24,9 +24,10 @@ const char *ample_version(void);
 int ample_trim(void);
 
 /* Writes how the heap stands as a JSON object into `text`, which has room for `room` bytes, and cuts it off there; it ends in a
- * zero unless `room` is 0. Returns the bytes of the whole, without that zero. All figures are in bytes, but for
- * `large_blocks`: allocated (handed out, or in threads' caches), active (in spans of small blocks and in large blocks), large,
- * room (free in spans), retained (free pages that the system has not got back), mapped (addresses), metadata. */
+ * zero unless `room` is 0. Returns the bytes of the whole, without that zero. Its members: allocated_bytes (handed
+ * out, or in threads' caches), active_bytes (in spans of small blocks and in large blocks), large_bytes, large_blocks, room_bytes
+ * and room_blocks (free in spans), retained_bytes (free pages that the system has not got back), mapped_bytes (addresses),
+ * metadata_bytes. */
 size_t ample_statistics_json(char *text, size_t room);
 
 #ifdef __cplusplus

@@ -105,23 +105,10 @@ pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
 pub extern "C" fn malloc_stats() {
     let statistics = ample_core::statistics();
     let mut text = Text::default();
-    for (name, value) in lines(&statistics) {
+    for (name, value) in statistics.fields() {
         text.add("ample: ").add(name).add(" = ").number(value).add("\n");
     }
     text.to_standard_error();
-}
-
-fn lines(statistics: &Statistics) -> [(&'static str, usize); 8] {
-    [
-        ("allocated bytes, those in threads' caches included", statistics.allocated()),
-        ("active bytes", statistics.active),
-        ("bytes in large blocks", statistics.large),
-        ("large blocks", statistics.large_blocks),
-        ("bytes free in spans", statistics.room),
-        ("bytes free and retained", statistics.retained),
-        ("bytes mapped", statistics.mapped),
-        ("bytes of metadata", statistics.metadata),
-    ]
 }
 
 unsafe extern "C" {

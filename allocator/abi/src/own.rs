@@ -32,18 +32,10 @@ pub extern "C" fn ample_trim() -> c_int {
 pub unsafe extern "C" fn ample_statistics_json(text: *mut c_char, room: usize) -> usize {
     let statistics = ample_core::statistics();
     let mut whole = Text::default();
-    let fields = [
-        ("{\"allocated_bytes\":", statistics.allocated()),
-        (",\"active_bytes\":", statistics.active),
-        (",\"large_bytes\":", statistics.large),
-        (",\"large_blocks\":", statistics.large_blocks),
-        (",\"room_bytes\":", statistics.room),
-        (",\"retained_bytes\":", statistics.retained),
-        (",\"mapped_bytes\":", statistics.mapped),
-        (",\"metadata_bytes\":", statistics.metadata),
-    ];
-    for (name, value) in fields {
-        whole.add(name).number(value);
+    let mut separator = "{\"";
+    for (name, value) in statistics.fields() {
+        whole.add(separator).add(name).add("\":").number(value);
+        separator = ",\"";
     }
     let bytes = whole.add("}").as_c_str().to_bytes();
     if let Some(last) = room.checked_sub(1) {

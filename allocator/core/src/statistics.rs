@@ -32,6 +32,21 @@ impl Statistics {
         self.active.saturating_sub(self.room)
     }
 
+    /// All of them by name.
+    pub fn fields(&self) -> [(&'static str, usize); 9] {
+        [
+            ("allocated_bytes", self.allocated()),
+            ("active_bytes", self.active),
+            ("large_bytes", self.large),
+            ("large_blocks", self.large_blocks),
+            ("room_bytes", self.room),
+            ("room_blocks", self.room_blocks),
+            ("retained_bytes", self.retained),
+            ("mapped_bytes", self.mapped),
+            ("metadata_bytes", self.metadata),
+        ]
+    }
+
     /// Free to be handed out again, at the cost of no page.
     pub fn free(&self) -> usize {
         self.room + self.retained

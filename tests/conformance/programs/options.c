@@ -164,5 +164,5 @@ CASE(statistics_are_printed_at_the_end_on_request) {
     char text[4096];
     int status = child_says("AMPLE_SHOW_STATS", "1", "a_process_that_does_nothing", text, sizeof text);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
-    CHECK(strstr(text, "active bytes = ") != NULL, "it says: %s", text);
+    CHECK(strstr(text, "active_bytes = ") != NULL, "it says: %s", text);
 }

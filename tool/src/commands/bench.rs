@@ -4,14 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::opening::Opening;
 use super::print;
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
-use crate::record::{Folder, Machine, Noise, Run, SCHEMA_VERSION, Sample, Workload, timestamp};
+use crate::record::{Folder, Machine, Noise, Sample, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
-    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, NOISE_RULE, Plan, Preset, ProcessExecutor, Program,
-    Progress, QUICK_PRESET, Request, SeedArguments, Stopping, inherited_environment, passes, preset, probe,
+    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Plan, Preset, ProcessExecutor, Program, Progress,
+    QUICK_PRESET, Request, SeedArguments, Stopping, passes, preset, probe,
 };
 
 /// Measures, prints the comparison, and writes the report.
@@ -45,7 +46,17 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         folder.append(sample)?;
     }
 
-    let mut record = record(arguments, preset, &program, &plan, &chosen, machine, stopping);
+    let mut record = Opening {
+        plan: &plan,
+        allocators: &chosen,
+        machine,
+        seed: arguments.seed,
+        preset: preset.name,
+        stopping,
+        timeout: arguments.timeout,
+        program: &program.path,
+    }
+    .record();
     folder.write_json("run.json", &record)?;
     let progress = Progress::start(stopping);
     let campaign = Campaign {
@@ -143,47 +154,4 @@ fn try_all(
         probes.push(sample);
     }
     Ok(probes)
-}
-
-fn record(
-    arguments: &Bench,
-    preset: &Preset,
-    program: &Program,
-    plan: &Plan,
-    chosen: &[Allocator],
-    machine: Machine,
-    stopping: Stopping,
-) -> Run {
-    let workloads = plan.entries.iter().map(|entry| Workload {
-        name: entry.label.clone(),
-        workload: entry.description.name.clone(),
-        tells: entry.description.tells.clone(),
-        source: entry.description.source.clone(),
-        operation: entry.description.operation.clone(),
-        settings: entry.settings.clone(),
-        threads: entry.threads.clone(),
-    });
-    Run {
-        schema_version: SCHEMA_VERSION,
-        tool_version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
-        started: timestamp(),
-        ended: None,
-        interrupted: false,
-        blocks: 0,
-        seed: arguments.seed,
-        preset: preset.name.into(),
-        stopping: stopping.to_string(),
-        noise_rule: NOISE_RULE.into(),
-        block_log: Vec::new(),
-        fault_predictions: Vec::new(),
-        timeout_seconds: arguments.timeout.as_secs_f64(),
-        machine,
-        noise_at_start: Noise::read(),
-        noise_at_end: None,
-        inherited_environment: inherited_environment(),
-        workload_program: program.path.display().to_string(),
-        allocators: chosen.to_vec(),
-        workloads: workloads.collect(),
-    }
 }

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
+use super::opening::Opening;
 use super::print;
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::UsageError;
 use crate::programs::{NotFound, Prospect, architecture, examine};
-use crate::record::{Folder, Machine, Noise, Run, SCHEMA_VERSION, Workload, timestamp};
+use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
-use crate::run::{
-    Campaign, INTERRUPTED, Interrupt, NOISE_RULE, Plan, Progress, Stopping, inherited_environment,
-};
+use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping};
 use crate::trial::{FirstLook, Kind, Ready, Server, Subject, TrialExecutor, as_is, marked, plan};
 
 /// Measures, prints what to use, and writes the report.
@@ -49,7 +48,17 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     let machine = Machine::read();
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     executor.prepare(&chosen, folder.path());
-    let mut record = record(arguments, &plan, &prospect, &chosen, machine, stopping);
+    let mut record = Opening {
+        plan: &plan,
+        allocators: &chosen,
+        machine,
+        seed: arguments.seed,
+        preset: "compare",
+        stopping,
+        timeout: arguments.timeout,
+        program: &prospect.program,
+    }
+    .record();
     folder.write_json("run.json", &record)?;
     let campaign = Campaign {
         plan: &plan,
@@ -154,46 +163,4 @@ fn notes(prospect: &Prospect, look: &FirstLook, glibc: &Allocator) -> Vec<String
 
 fn name(program: &Path) -> String {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
-}
-
-fn record(
-    arguments: &Compare,
-    plan: &Plan,
-    prospect: &Prospect,
-    chosen: &[Allocator],
-    machine: Machine,
-    stopping: Stopping,
-) -> Run {
-    let workloads = plan.entries.iter().map(|entry| Workload {
-        name: entry.label.clone(),
-        workload: entry.description.name.clone(),
-        tells: entry.description.tells.clone(),
-        source: entry.description.source.clone(),
-        operation: entry.description.operation.clone(),
-        settings: entry.settings.clone(),
-        threads: entry.threads.clone(),
-    });
-    Run {
-        schema_version: SCHEMA_VERSION,
-        tool_version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
-        started: timestamp(),
-        ended: None,
-        interrupted: false,
-        blocks: 0,
-        seed: arguments.seed,
-        preset: "compare".into(),
-        stopping: stopping.to_string(),
-        noise_rule: NOISE_RULE.into(),
-        block_log: Vec::new(),
-        timeout_seconds: arguments.timeout.as_secs_f64(),
-        machine,
-        noise_at_start: Noise::read(),
-        noise_at_end: None,
-        inherited_environment: inherited_environment(),
-        workload_program: prospect.program.display().to_string(),
-        allocators: chosen.to_vec(),
-        workloads: workloads.collect(),
-        fault_predictions: Vec::new(),
-    }
 }

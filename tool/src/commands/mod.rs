@@ -3,6 +3,7 @@
 mod allocators;
 mod bench;
 mod compare;
+mod opening;
 mod run;
 mod selftest;
 mod workloads;

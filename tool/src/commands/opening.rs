@@ -1,0 +1,66 @@
+//! What is on record before the first sample.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::allocators::Allocator;
+use crate::record::{Machine, Noise, Run, SCHEMA_VERSION, Workload, timestamp};
+use crate::run::{NOISE_RULE, Plan, Stopping, inherited_environment};
+
+/// A run that is about to begin.
+pub struct Opening<'a> {
+    /// What is to be run.
+    pub plan: &'a Plan,
+    /// Under what.
+    pub allocators: &'a [Allocator],
+    /// The machine.
+    pub machine: Machine,
+    /// Seed of the order of execution and of the bootstrap.
+    pub seed: u64,
+    /// Name of the preset, or of what takes its place.
+    pub preset: &'a str,
+    /// When it ends.
+    pub stopping: Stopping,
+    /// Longest life of one process.
+    pub timeout: Duration,
+    /// The program that is run.
+    pub program: &'a Path,
+}
+
+impl Opening<'_> {
+    /// The record of a run that begins now.
+    pub fn record(self) -> Run {
+        let workloads = self.plan.entries.iter().map(|entry| Workload {
+            name: entry.label.clone(),
+            workload: entry.description.name.clone(),
+            tells: entry.description.tells.clone(),
+            source: entry.description.source.clone(),
+            operation: entry.description.operation.clone(),
+            settings: entry.settings.clone(),
+            threads: entry.threads.clone(),
+        });
+        Run {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            command: std::env::args().collect(),
+            started: timestamp(),
+            ended: None,
+            interrupted: false,
+            blocks: 0,
+            seed: self.seed,
+            preset: self.preset.into(),
+            stopping: self.stopping.to_string(),
+            noise_rule: NOISE_RULE.into(),
+            block_log: Vec::new(),
+            fault_predictions: Vec::new(),
+            timeout_seconds: self.timeout.as_secs_f64(),
+            machine: self.machine,
+            noise_at_start: Noise::read(),
+            noise_at_end: None,
+            inherited_environment: inherited_environment(),
+            workload_program: self.program.display().to_string(),
+            allocators: self.allocators.to_vec(),
+            workloads: workloads.collect(),
+        }
+    }
+}
