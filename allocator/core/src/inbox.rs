@@ -59,7 +59,7 @@ impl<T: Linked> Inbox<T> {
         true
     }
 
-    /// Takes all records out, newest first, linked; null when there are none. Must not be called on a closed inbox.
+    /// Takes all records out, newest first, linked; null when there are none, or the inbox is closed. Nobody may close it meanwhile.
     pub(crate) fn take_all(&self) -> *mut T {
         // Relaxed: a record that is counted late makes the count too high until the next taking.
         if self.len.load(Ordering::Relaxed) != 0 {
@@ -67,7 +67,8 @@ impl<T: Linked> Inbox<T> {
             self.len.store(0, Ordering::Relaxed);
         }
         // Relaxed: a look before the exchange; what is missed now is found next time.
-        if self.head.load(Ordering::Relaxed).is_null() {
+        let head = self.head.load(Ordering::Relaxed);
+        if head.is_null() || head == closed() {
             return ptr::null_mut();
         }
         // Acquire: pairs with the Release in `put`.

@@ -23,8 +23,6 @@ pub(crate) struct Registry {
     users: [u32; ARENAS],
     /// Arenas that exist have the indices 1 … `count`.
     count: u16,
-    /// Where the search for an arena without users begins.
-    cursor: u16,
     /// Heaps that no thread uses, with all that they hold, the longest unused first.
     warm: [Option<&'static Heap>; WARM],
     /// Records of heaps that no thread uses and that hold nothing.
@@ -41,7 +39,6 @@ impl Registry {
             heaps: ptr::null(),
             users: [0; ARENAS],
             count: 0,
-            cursor: COMMON,
             warm: [None; WARM],
             spares: Spares::new(),
         }
@@ -70,12 +67,8 @@ impl Registry {
     }
 
     /// An arena without users (left by a thread that ended).
-    fn orphan(&mut self) -> Option<u16> {
-        let after = self.cursor + 1..=self.count;
-        let found =
-            after.chain(COMMON + 1..=self.cursor).find(|&index| self.users[usize::from(index)] == 0)?;
-        self.cursor = found;
-        Some(found)
+    fn orphan(&self) -> Option<u16> {
+        (COMMON + 1..=self.count).find(|&index| self.users[usize::from(index)] == 0)
     }
 
     /// The arena with the fewest users.
@@ -88,7 +81,15 @@ impl Allocator {
     /// A heap for the calling thread; `None`: no memory.
     pub fn attach(&self) -> Option<&'static Heap> {
         let mut registry = self.registry.lock();
-        if let Some(warm) = registry.warm.iter_mut().rev().find_map(Option::take) {
+        // That of the first arena: so the last ones are used rarely, and their spans become empty.
+        let index = |warm: &Option<&Heap>| Some((*warm)?.arena()?.index);
+        if let Some(place) =
+            registry.warm.iter_mut().filter(|warm| warm.is_some()).min_by_key(|warm| index(warm))
+            && let Some(warm) = place.take()
+        {
+            if let Some(arena) = warm.arena() {
+                arena.inbox.open();
+            }
             return Some(warm);
         }
         self.common_arena_in(&mut registry)?;
@@ -130,6 +131,12 @@ impl Allocator {
         heap.claim.leave();
         let coldest = {
             let mut registry = self.registry.lock();
+            // Nobody reads it any more: from now on blocks go straight back to their spans, which they would pin.
+            if let Some(arena) = heap.arena()
+                && registry.users[usize::from(arena.index)] == 1
+            {
+                self.flush_linked(arena.inbox.close());
+            }
             match registry.warm.iter_mut().find(|place| place.is_none()) {
                 Some(place) => {
                     *place = Some(heap);

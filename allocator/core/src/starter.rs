@@ -8,7 +8,7 @@
 //! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
+use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class, LINE};
 use crate::sync::{AtomicU8, Ordering};
 use crate::units::UNIT;
 
@@ -20,7 +20,7 @@ pub(crate) const UNITS: usize = 4;
 /// Bytes of a starter, and what its address is a multiple of.
 pub(crate) const STARTER: usize = UNITS * UNIT;
 /// Where a block may begin: at multiples of this many bytes.
-pub(crate) const GRANULE: usize = 32;
+pub(crate) const GRANULE: usize = LINE;
 /// In the table: the block came back.
 const FREE: u8 = 1 << 7;
 
