@@ -148,8 +148,8 @@ pub const COMMON: &[Item] = &[
     item("threadtest-small", "threadtest", &[("size", 64.0)])
         .work(&[("rounds", 60.0)])
         .quick(&[("rounds", 1.0)]),
-    item("threadtest-medium", "threadtest", &[("size", 4096.0)])
-        .work(&[("objects", 10_000.0), ("rounds", 60.0)])
+    item("threadtest-medium", "threadtest", &[("size", 4096.0), ("objects", 10_000.0)])
+        .work(&[("rounds", 60.0)])
         .quick(&[("objects", 4000.0), ("rounds", 1.0)]),
     item("large-block", "large-block", &[]).work(&[("iterations", 8000.0)]).quick(&[("iterations", 1000.0)]),
     item("larson", "larson", &[]).work(&[("rounds", 5.0)]).quick(&[("rounds", 2.0)]),
