@@ -406,8 +406,8 @@ mod tests {
         counts[1] += 0.01;
         counts[3] = 41.0;
         let expected = [
-            "pairL 16: 32.01 instructions per pair; at most 32",
-            "pairL 8192: 41.00 instructions per pair; at most 40",
+            "pairL 16: 30.01 instructions per pair; at most 30",
+            "pairL 8192: 41.00 instructions per pair; at most 38",
         ];
         assert_eq!(excess(&counts), expected);
     }
