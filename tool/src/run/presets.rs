@@ -112,7 +112,7 @@ const LIMITS: &[&str] = &["floor", "single-lock"];
 /// All of them.
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
-    Preset { blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 230) },
+    Preset { blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 265) },
     Preset {
         size: Size::Full,
         others_too: true,
@@ -169,7 +169,7 @@ const DEFAULTS: &[Item] = &[
     item("xmalloc", "xmalloc", &[]).work(&[("batches", 100.0)]),
     item("mstress", "mstress", &[]).work(&[("waves", 10.0)]),
     item("cache-scratch", "cache-scratch", &[]).work(&[("writes", 50_000.0)]),
-    item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 2000.0)]),
+    item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 5000.0)]),
     item("size-curve", "size-curve", &[]).work(&[("replacements", 2_000_000.0)]),
 ];
 
@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn the_default_run_keeps_its_promise_of_five_minutes() {
-        assert!(find(DEFAULT).expect("known").budget < Duration::from_secs(4 * MINUTE));
+        // Canaries, calibration and the report of four allocators take some 15 s on two cores.
+        let rest = Duration::from_secs(30);
+        assert!(find(DEFAULT).expect("known").budget + rest < Duration::from_secs(5 * MINUTE));
         assert!(find(QUICK).expect("known").budget < Duration::from_secs(MINUTE));
     }
 }
