@@ -66,8 +66,14 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     loop {
         os::wait_for(&STATE, AWAKE, PERIOD_MS);
         if PROCESS.tend() == Found::Nothing {
-            // Relaxed: as in `call`. Who frees from now on, and finds it asleep, wakes it.
+            // Relaxed: ordered by the page heap's lock. Who takes it after the look below finds the helper asleep, and
+            // wakes it; what was freed before is seen by the look.
             STATE.store(ASLEEP, Ordering::Relaxed);
+            if PROCESS.pages.lock().has_dirty() {
+                // Relaxed: as above.
+                STATE.store(AWAKE, Ordering::Relaxed);
+            }
+            // Relaxed: as in `call`.
             while STATE.load(Ordering::Relaxed) == ASLEEP {
                 os::wait(&STATE, ASLEEP);
             }

@@ -156,7 +156,10 @@ impl Allocator {
     /// Gives back all that a heap holds, and its record.
     fn retire(&self, heap: &'static Heap) {
         let Some(arena) = heap.arena() else { return };
+        // It is still listed: somebody who tends idle heaps may be about to claim it.
+        heap.claim.enter();
         self.flush(heap);
+        heap.claim.leave();
         let mut registry = self.registry.lock();
         let users = &mut registry.users[usize::from(arena.index)];
         *users -= 1;
