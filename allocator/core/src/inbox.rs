@@ -70,7 +70,8 @@ impl<T: Linked> Inbox<T> {
         let mut head = self.head.load(Ordering::Relaxed);
         while !head.is_null() && head != closed() {
             // Acquire: pairs with the Release in `put`. Relaxed: a failed attempt only reads the new head.
-            match self.head.compare_exchange_weak(head, ptr::null_mut(), Ordering::Acquire, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(head, ptr::null_mut(), Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(records) => return records,
                 Err(now) => head = now,
             }
