@@ -36,6 +36,8 @@ pub struct Allocator {
     pub(crate) options: Options,
     /// Not 0: somebody should look after the dirty runs.
     pub(crate) calls: AtomicU32,
+    /// Not 0: somebody does look after them.
+    pub(crate) tended: AtomicU32,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
@@ -54,6 +56,7 @@ impl Allocator {
         Self {
             options: Options::new(),
             calls: AtomicU32::new(0),
+            tended: AtomicU32::new(0),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
@@ -66,7 +69,13 @@ impl Allocator {
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta }
+        Ground {
+            options: &self.options,
+            calls: &self.calls,
+            tended: &self.tended,
+            units: &self.units,
+            meta: &self.meta,
+        }
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
@@ -340,12 +349,8 @@ impl Allocator {
         }
         self.retire_warm();
         self.empty_depots();
-        for arena in &self.arenas {
-            // Acquire: pairs with the Release in `create_arena`.
-            // SAFETY: arenas live for ever.
-            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
-                arena.release_empty(self.below());
-            }
+        for arena in self.existing_arenas() {
+            arena.release_empty(self.below());
         }
         self.pages.lock().purge_all(self.ground())
     }
@@ -375,6 +380,12 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
             bin.low.set(bin.full.len() as u16);
+        }
+        if let Some(arena) = heap.arena()
+            // Relaxed: a hint.
+            && self.tended.load(Ordering::Relaxed) == 0
+        {
+            arena.purge_holes();
         }
         self.trim_spares(heap, SPARES_TRIMMED);
         heap.large.trim(|span| self.free_run(span));

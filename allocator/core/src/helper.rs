@@ -63,13 +63,17 @@ pub(crate) fn company() {
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     os::name_thread(c"ample-helper");
+    // Relaxed: a hint.
+    PROCESS.tended.store(1, Ordering::Relaxed);
+    let mut look: u32 = 0;
     loop {
+        look = look.wrapping_add(1);
         os::wait_for(&STATE, AWAKE, PERIOD_MS);
-        if PROCESS.tend() == Found::Nothing {
-            // Relaxed: ordered by the page heap's lock. Who takes it after the look below finds the helper asleep, and
+        if PROCESS.tend(look) == Found::Nothing {
+            // Relaxed: ordered by the locks. Who takes one after the look below finds the helper asleep, and
             // wakes it; what was freed before is seen by the look.
             STATE.store(ASLEEP, Ordering::Relaxed);
-            if PROCESS.pages.lock().has_dirty() {
+            if PROCESS.is_called_for() {
                 // Relaxed: as above.
                 STATE.store(AWAKE, Ordering::Relaxed);
             }
@@ -83,6 +87,8 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
 
 /// In the child of a fork, where there is none.
 pub(crate) fn lost() {
+    // Relaxed: the child has one thread.
+    PROCESS.tended.store(0, Ordering::Relaxed);
     // Relaxed: the child has one thread.
     if STATE.load(Ordering::Relaxed) != REFUSED {
         // Relaxed: as above.

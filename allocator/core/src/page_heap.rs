@@ -38,8 +38,10 @@ const SLICE: usize = (16 << 20) / UNIT;
 const REMAPPED_MAX: usize = 4096;
 /// Dirty units from which on somebody is called to look after them: 1 MiB.
 const CALL_FROM: usize = (1 << 20) / UNIT;
-/// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
-const DIRTY_MAX: usize = (1 << 30) / UNIT;
+/// Units that may be dirty while somebody looks after them: 1 GiB. What a free leaves beyond goes back to the system at once.
+const TENDED_DIRTY_MAX: usize = (1 << 30) / UNIT;
+/// Units that may be dirty while nobody does, in a program that may never call again: 48 MiB.
+const DIRTY_MAX: usize = (48 << 20) / UNIT;
 
 /// See the module.
 pub(crate) struct PageHeap {
@@ -71,6 +73,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) options: &'a Options,
     /// Set when somebody should look after the dirty runs.
     pub(crate) calls: &'a AtomicU32,
+    /// Not 0: somebody does.
+    pub(crate) tended: &'a AtomicU32,
     pub(crate) units: &'a Units,
     pub(crate) meta: &'a Lock<Meta>,
 }
@@ -292,10 +296,12 @@ impl PageHeap {
     /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
     /// given up in between, so that other threads need not wait for all of it.
     pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
-        if self.queue.units() <= DIRTY_MAX || self.purge_oldest(ground) == 0 {
+        // Relaxed: a hint.
+        let most = if ground.tended.load(Ordering::Relaxed) == 0 { DIRTY_MAX } else { TENDED_DIRTY_MAX };
+        if self.queue.units() <= most || self.purge_oldest(ground) == 0 {
             return false;
         }
-        self.queue.units() > DIRTY_MAX
+        self.queue.units() > most
     }
 
     /// Gives all that is free back to the system; whether there was anything.

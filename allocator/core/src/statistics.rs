@@ -2,7 +2,6 @@
 
 use crate::allocator::Allocator;
 use crate::heap::Heap;
-use crate::sync::Ordering;
 
 /// Sizes in bytes, at one moment. Each part is counted under its own lock: while other threads allocate, the sums may be a
 /// little off.
@@ -58,14 +57,10 @@ impl Allocator {
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.pages.lock().statistics();
         statistics.metadata = self.meta.lock().mapped();
-        for arena in &self.arenas {
-            // Acquire: pairs with the Release in `create_arena`.
-            // SAFETY: arenas live for ever.
-            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
-                let (blocks, bytes) = arena.room();
-                statistics.room_blocks += blocks;
-                statistics.room += bytes;
-            }
+        for arena in self.existing_arenas() {
+            let (blocks, bytes) = arena.room();
+            statistics.room_blocks += blocks;
+            statistics.room += bytes;
         }
         statistics
     }
@@ -76,6 +71,10 @@ impl Allocator {
         // Twice: the first look only sees who is active.
         self.empty_idle_heaps();
         self.empty_idle_heaps();
-        self.reclaim(heap)
+        let reclaimed = self.reclaim(heap);
+        // Twice: the first look only sees which spans are quiet.
+        self.purge_holes();
+        self.purge_holes();
+        reclaimed
     }
 }

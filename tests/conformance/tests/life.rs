@@ -63,3 +63,9 @@ cases!(
         closing_it_harms_no_thread,
     ]
 );
+
+cases!(
+    purging,
+    "purging.c",
+    [free_memory_comes_back_by_itself, pages_between_live_blocks_come_back_by_themselves]
+);
