@@ -134,6 +134,9 @@ pub const PRESETS: &[Preset] = &[
         measures: &[Measure::All],
         ..preset("full", COMMON, 180 * MINUTE)
     },
+    Preset { sweep: Sweep::Ends, ..preset("small-blocks", SMALL_BLOCKS, 30 * MINUTE) },
+    Preset { sweep: Sweep::Ends, ..preset("large-blocks", LARGE_BLOCKS, 30 * MINUTE) },
+    preset("live-heap", LIVE_HEAP, 60 * MINUTE),
     Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-001", SEED_001, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-002", SEED_002, 60 * MINUTE) },
@@ -185,6 +188,64 @@ const DEFAULTS: &[Item] = &[
     item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 5000.0)]),
     item("size-curve", "size-curve", &[]).work(&[("replacements", 2_000_000.0)]),
 ];
+
+/// Blocks of up to 32 KiB in every pattern: in pairs, in bursts, replaced at random, across threads.
+const SMALL_BLOCKS: &[Item] = &[
+    item("pair-16", "malloc-test", &[("size", 16.0)]).work(&[("iterations", 5_000_000.0)]),
+    item("pair-512", "malloc-test", &[("size", 512.0)]).work(&[("iterations", 5_000_000.0)]),
+    item("pair-8192", "malloc-test", &[("size", 8192.0)]).work(&[("iterations", 5_000_000.0)]),
+    item("burst-10-thousand", "threadtest", &[("size", 64.0), ("objects", 10_000.0)])
+        .work(&[("rounds", 300.0)]),
+    item("burst-million", "threadtest", &[("size", 64.0), ("objects", 1_000_000.0)]).work(&[("rounds", 3.0)]),
+    item("churn-10-thousand", "larson", &[("slots", 10_000.0), ("generations", 1.0)])
+        .work(&[("rounds", 200.0)]),
+    item("churn-million", "larson", &[("slots", 1_000_000.0), ("generations", 1.0)]).work(&[("rounds", 2.0)]),
+    item("xthread-16", "xmalloc", &[("size", 16.0)]).work(&[("batches", 300.0)]).threads(&[1]),
+    item("xthread-64", "xmalloc", &[("size", 64.0)]).work(&[("batches", 300.0)]).threads(&[1]),
+    item("xthread-512", "xmalloc", &[("size", 512.0)]).work(&[("batches", 300.0)]).threads(&[1]),
+    item("xthread-4096", "xmalloc", &[("size", 4096.0)]).work(&[("batches", 50.0)]).threads(&[1]),
+    COMMON[3],
+    COMMON[4],
+    COMMON[6],
+    item("shbench-small", "shbench", &[("min", 1.0), ("max", 64.0)]).work(&[("repeats", 300.0)]),
+    item("shbench-medium", "shbench", &[("min", 1024.0), ("max", 8192.0)]).work(&[("repeats", 300.0)]),
+    DEFAULTS[8],
+    DEFAULTS[9],
+    DEFAULTS[10],
+    DEFAULTS[11],
+    item("cache-thrash", "cache-thrash", &[]).work(&[("writes", 50_000.0)]),
+];
+
+/// Blocks from 64 KiB on: used once and freed, kept for a while, grown; and what stays when the load is over.
+const LARGE_BLOCKS: &[Item] = &[
+    COMMON[5],
+    item("transaction-pool-hundredth", "transaction-pool", &[("touched", 1.0)])
+        .work(&[("transactions", 3000.0)]),
+    item("transaction-pool-half", "transaction-pool", &[("touched", 50.0)]).work(&[("transactions", 3000.0)]),
+    item("transaction-pool", "transaction-pool", &[]).work(&[("transactions", 3000.0)]),
+    item(
+        "replaced-64-kib-to-4-mib",
+        "larson",
+        &[("min", 65_536.0), ("max", 4_194_304.0), ("slots", 16.0), ("generations", 1.0)],
+    )
+    .work(&[("rounds", 4000.0)])
+    .threads(&[1, 2, 8]),
+    item("giant", "giant", &[]),
+    item("realloc-growth", "realloc-growth", &[]),
+    item("fragmentation", "fragmentation", &[]),
+    item("idle-return", "idle-return", &[("quiet", 10_000.0)]),
+];
+
+/// Replacement at random among 1 MB … 8 GB of live blocks, on one thread.
+const LIVE_HEAP: &[Item] = &[
+    item("live-1-mb", "larson", &[("slots", 2000.0), ONE]).work(&[("rounds", 1000.0)]).threads(&[1]),
+    item("live-16-mb", "larson", &[("slots", 32_000.0), ONE]).work(&[("rounds", 50.0)]).threads(&[1]),
+    item("live-128-mb", "larson", &[("slots", 256_000.0), ONE]).work(&[("rounds", 8.0)]).threads(&[1]),
+    item("live-1-gb", "larson", &[("slots", 2_000_000.0), ONE]).work(&[("rounds", 1.0)]).threads(&[1]),
+    item("live-8-gb", "larson", &[("slots", 16_000_000.0), ONE]).work(&[("rounds", 1.0)]).threads(&[1]),
+];
+
+const ONE: Setting = ("generations", 1.0);
 
 /// Series one to three of Lever & Boreham 1999. Two processes are one row, of one thread each.
 const SEED_000: &[Item] = &[
