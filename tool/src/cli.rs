@@ -9,6 +9,7 @@ mod programs;
 
 pub use programs::{Compare, Run};
 
+use crate::record::Shard;
 use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
@@ -81,6 +82,14 @@ pub struct Bench {
     /// Output folder; otherwise `ample-out/UTC-HOST` with the time and the name of this machine
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with the interrupted run in this folder, by the command that began it: what it has measured stays,
+    /// a block that was not finished is run again. The machine and all files that take part must be the same
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    pub resume: Option<PathBuf>,
+    /// Run one of several parts of the run, the I-th of N: of its blocks, those that are its own. `ample report`
+    /// makes one run of the parts; they may run on machines of one kind at the same time
+    #[arg(long, value_name = "I/N", requires = "runs", conflicts_with = "precision")]
+    pub shard: Option<Shard>,
     /// Print the summary as JSON instead of the table
     #[arg(long)]
     pub json: bool,

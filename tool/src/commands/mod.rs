@@ -4,6 +4,7 @@ mod allocators;
 mod bench;
 mod compare;
 mod opening;
+mod resume;
 mod run;
 mod selftest;
 mod workloads;
