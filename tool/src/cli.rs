@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod programs;
+mod runs;
 
 pub use programs::{Compare, Run};
+pub use runs::{Diff, History, Report};
 
 use crate::record::Shard;
 use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
@@ -30,6 +32,13 @@ pub enum Command {
     Run(Run),
     /// Compare allocators on a program of yours: time, memory, and what to use
     Compare(Compare),
+    /// Report runs of other days and machines side by side; shards of one run become that run
+    Report(Report),
+    /// Tell what changed between two runs: exit code 0 if nothing is worse, 3 if something is, 4 if they cannot be
+    /// compared
+    Diff(Diff),
+    /// Show how a row went over time, from the database that runs are added to
+    History(History),
     /// Let the tool test itself: what measuring costs; whether differences are found where there are none, and
     /// a known one is
     Selftest(Selftest),
@@ -90,6 +99,13 @@ pub struct Bench {
     /// makes one run of the parts; they may run on machines of one kind at the same time
     #[arg(long, value_name = "I/N", requires = "runs", conflicts_with = "precision")]
     pub shard: Option<Shard>,
+    /// Add the run to this database for `ample history` [default: $XDG_DATA_HOME/ample/history.sqlite, or below
+    /// ~/.local/share; where the environment has CI, none]
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Add the run to no database
+    #[arg(long, conflicts_with = "history")]
+    pub no_history: bool,
     /// Print the summary as JSON instead of the table
     #[arg(long)]
     pub json: bool,

@@ -66,6 +66,18 @@ impl Allocator {
         self.name == BASELINE
     }
 
+    /// Which build of it this is: version, commit, build id, as far as known.
+    pub fn build(&self) -> String {
+        let shortened = |digits: &str| digits.get(..12).unwrap_or(digits).to_owned();
+        let version = self.version.clone().unwrap_or_else(|| "unknown version".into());
+        let commit = self.commit.as_ref().map(|commit| format!("commit {commit}"));
+        let file = match &self.build_id {
+            Some(id) => format!("build id {}", shortened(id)),
+            None => format!("SHA-256 {}", shortened(&self.sha256)),
+        };
+        [Some(version), commit, Some(file)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// The same once more, under the name [`TWIN`].
     pub fn twin(&self) -> Self {
         Self { name: TWIN.into(), ..self.clone() }

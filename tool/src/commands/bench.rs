@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 
 use super::opening::Opening;
-use super::{print, resume};
+use super::{history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
 use crate::error::UsageError;
@@ -98,6 +98,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     }
     folder.write_json("run.json", &record)?;
     let page = report::write(&folder, &summary, &record)?;
+    history::keep(arguments, &record, &summary, folder.path());
     if arguments.json {
         print(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
     } else {

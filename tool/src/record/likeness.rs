@@ -153,6 +153,9 @@ mod tests {
             &map(&[("a", "1"), ("b", "2"), ("c", "3")]),
             &map(&[("a", "1"), ("b", "4"), ("d", "5")]),
         );
-        assert_eq!(found.0, ["thing b: 2, and 4", "thing c: only in the first", "thing d: only in the second"]);
+        assert_eq!(
+            found.0,
+            ["thing b: 2, and 4", "thing c: only in the first", "thing d: only in the second"]
+        );
     }
 }

@@ -42,9 +42,9 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').and_then(|(index, count)| {
-            Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
-        });
+        let numbers = text
+            .split_once('/')
+            .and_then(|(index, count)| Some(Self { index: index.parse().ok()?, count: count.parse().ok()? }));
         numbers
             .filter(|shard| (1..=shard.count).contains(&shard.index))
             .ok_or_else(|| "must be I/N, the I-th of N shards, as in 1/2".into())

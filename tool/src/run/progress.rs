@@ -76,8 +76,7 @@ impl Progress {
 
 /// The time that the rest takes if it goes on like this; none before a twentieth is done.
 fn extrapolated(elapsed: Duration, done: usize, total: usize) -> Option<Duration> {
-    (done > 0 && done * 20 >= total)
-        .then(|| elapsed.mul_f64(total.saturating_sub(done) as f64 / done as f64))
+    (done > 0 && done * 20 >= total).then(|| elapsed.mul_f64(total.saturating_sub(done) as f64 / done as f64))
 }
 
 /// Rounded to what a person wants to know.

@@ -9,7 +9,7 @@ use crate::record::{Judgement, Run, Sample};
 
 /// The plan of a run and what it came to, from its record and all its samples.
 pub fn recorded(run: &Run, samples: Vec<Sample>) -> (Plan, Conclusion) {
-    let blocks = blocks(run, &samples);
+    let blocks = complete_blocks(run, &samples);
     let plan = Plan::recorded(run, |label| parameters(label, &samples));
     let mut block_log = run.block_log.clone();
     block_log.retain(|log| log.block < blocks);
@@ -25,8 +25,8 @@ pub fn recorded(run: &Run, samples: Vec<Sample>) -> (Plan, Conclusion) {
 }
 
 /// Complete blocks. A run that was killed could not tell: the last block that it began does not count.
-fn blocks(run: &Run, samples: &[Sample]) -> usize {
-    if run.ended.is_some() {
+pub fn complete_blocks(run: &Run, samples: &[Sample]) -> usize {
+    if run.ended.is_some() || !run.merged.is_empty() {
         return run.blocks;
     }
     samples.iter().filter_map(|sample| sample.block).max().unwrap_or(0)
