@@ -214,3 +214,120 @@ fn record(place: &[Stored], numbers: &Numbers) -> Run {
         ..first.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::record::Pass;
+    use crate::report::Told;
+    use crate::run::testing::{conclude_from, run_of};
+
+    /// A run of so many blocks under glibc and x, or a shard of one.
+    fn stored(name: &str, shard: Option<(usize, usize)>, blocks: usize) -> Stored {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
+        let mut taken = 0;
+        let (samples, conclusion) =
+            conclude_from(Vec::new(), &[Pass::Memory], &allocators, blocks, usize::MAX, |_, measurement| {
+                // A figure that tells the shards' samples apart.
+                taken += 1;
+                measurement.minor_faults = taken + 1000 * shard.map_or(0, |(index, _)| index as u64);
+                None
+            });
+        let mut run = run_of(&allocators, &conclusion);
+        run.shard = shard.map(|(index, count)| Shard { index, count });
+        Stored { path: name.into(), run, samples }
+    }
+
+    fn refused(runs: Vec<Stored>) -> String {
+        merge(runs).expect_err("refused").to_string()
+    }
+
+    /// The blocks of a merged run, each with the shard that its samples come from.
+    fn origins(merged: &Merged) -> Vec<(usize, u64)> {
+        let mut found: Vec<(usize, u64)> = Vec::new();
+        for sample in &merged.samples {
+            if let (Some(block), Judgement::Measured(measurement)) = (sample.block, &sample.result) {
+                found.push((block, measurement.minor_faults / 1000));
+            }
+        }
+        found.dedup();
+        found
+    }
+
+    #[test]
+    fn shards_become_the_run_that_they_are_whatever_their_order() {
+        let merged = merge(vec![stored("b", Some((2, 2)), 2), stored("a", Some((1, 2)), 3)]).expect("merged");
+        let [whole] = &merged[..] else { panic!("{merged:?}") };
+        assert_eq!(origins(whole), [(0, 1), (1, 2), (2, 1), (3, 2), (4, 1)]);
+        assert_eq!((whole.run.blocks, whole.run.shard, whole.run.interrupted), (5, None, false));
+        let blocks: Vec<usize> = whole.run.block_log.iter().map(|log| log.block).collect();
+        assert_eq!(blocks, [0, 1, 2, 3, 4]);
+        assert_eq!(whole.run.merged.len(), 2);
+        assert!(!whole.note.as_ref().expect("a note").contains("Missing"));
+        let told = Told::new(merged.into_iter().next().expect("one"));
+        assert_eq!((told.summary.blocks, told.summary.interrupted, told.summary.gaps.len()), (5, false, 0));
+    }
+
+    #[test]
+    fn what_a_missing_or_interrupted_shard_lacks_leaves_no_gap() {
+        let mut interrupted = stored("c", Some((3, 3)), 2);
+        (interrupted.run.blocks, interrupted.run.interrupted) = (1, true);
+        let merged = merge(vec![stored("a", Some((1, 3)), 2), interrupted]).expect("merged");
+        assert_eq!(origins(&merged[0]), [(0, 1), (1, 3), (2, 1)]);
+        assert_eq!((merged[0].run.blocks, merged[0].run.interrupted), (3, true));
+        assert!(merged[0].note.as_ref().expect("a note").ends_with("Missing: 2/3."), "{:?}", merged[0].note);
+    }
+
+    #[test]
+    fn runs_and_shards_of_other_machines_stay_apart() {
+        let mut elsewhere = stored("b", Some((2, 2)), 2);
+        elsewhere.run.machine.cpu = Some("another one".into());
+        let runs = vec![stored("w", None, 2), stored("v", None, 3), stored("a", Some((1, 2)), 2), elsewhere];
+        let merged = merge(runs).expect("merged");
+        let blocks: Vec<usize> = merged.iter().map(|merged| merged.run.blocks).collect();
+        assert_eq!(blocks, [2, 3, 2, 2]);
+        assert!(
+            merged[0].note.is_none()
+                && merged[3].note.as_ref().is_some_and(|note| note.contains("Missing: 1/2"))
+        );
+        // The same kind of machine under another name is no other machine.
+        let mut host = stored("b", Some((2, 2)), 2);
+        host.run.machine.host = "another".into();
+        let merged = merge(vec![stored("a", Some((1, 2)), 2), host]).expect("merged");
+        assert!(merged.len() == 1 && merged[0].run.machine.host.ends_with(", another"));
+    }
+
+    #[test]
+    fn shards_that_are_not_of_one_run_are_refused_with_the_difference() {
+        let twice = refused(vec![stored("a", Some((1, 2)), 2), stored("b", Some((1, 2)), 2)]);
+        assert_eq!(twice, "a (shard 1/2) and b (shard 1/2) are the same shard; leave one of them out");
+        let other = |change: fn(&mut Run)| {
+            let mut other = stored("b", Some((2, 2)), 2);
+            change(&mut other.run);
+            refused(vec![stored("a", Some((1, 2)), 2), other])
+        };
+        let plan = other(|run| run.seed = 7);
+        assert!(
+            plan.starts_with("a (shard 1/2) and b (shard 2/2) are not of one run: seed: 1, and 7"),
+            "{plan}"
+        );
+        let file = other(|run| run.allocators[1].sha256 = "ff".into());
+        assert!(file.contains("allocator x: SHA-256 00"), "{file}");
+        let count = other(|run| run.shard = Some(Shard { index: 3, count: 3 }));
+        assert!(count.contains("2 shards, and 3 shards"), "{count}");
+    }
+
+    #[test]
+    fn two_whole_runs_in_shards_are_two_runs() {
+        let of_seed = |name: &str, index, seed| {
+            let mut stored = stored(name, Some((index, 2)), 2);
+            stored.run.seed = seed;
+            stored
+        };
+        let runs = [("a", 1, 1), ("b", 1, 2), ("c", 2, 1), ("d", 2, 2)];
+        let merged =
+            merge(runs.map(|(name, index, seed)| of_seed(name, index, seed)).into()).expect("merged");
+        assert_eq!(merged.iter().map(|merged| merged.run.blocks).collect::<Vec<_>>(), [4, 4]);
+    }
+}

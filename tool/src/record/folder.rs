@@ -26,8 +26,7 @@ impl Folder {
     ///
     /// Fails where that cannot be written, or where the folder already holds a run.
     pub fn create(out: Option<&Path>, started: &str, host: &str) -> Result<Self> {
-        let path =
-            out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned);
+        let path = Self::place(out, started, host);
         let explain =
             || format!("cannot write to the output folder {}; choose another with --out", path.display());
         fs::create_dir_all(path.join("plots")).with_context(explain)?;
@@ -40,6 +39,11 @@ impl Folder {
             }
         })?;
         Ok(Self { path, samples })
+    }
+
+    /// The folder `out`, or one named after time and host under `ample-out`.
+    pub fn place(out: Option<&Path>, started: &str, host: &str) -> PathBuf {
+        out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned)
     }
 
     /// Opens the folder of a run that is gone on with. A last line of `samples.jsonl` that was not written to

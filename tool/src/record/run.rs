@@ -45,10 +45,13 @@ pub struct Run {
     /// the intervals that ends the run.
     pub stopping: String,
     /// Which blocks are run again.
+    #[serde(default)]
     pub noise_rule: String,
     /// Every block that was run to its end, in order, with what disturbed it.
+    #[serde(default)]
     pub block_log: Vec<BlockLog>,
     /// What heap-leak's faults were predicted from; empty where it did not take part.
+    #[serde(default)]
     pub fault_predictions: Vec<FaultPrediction>,
     /// Longest life of one process, in seconds.
     pub timeout_seconds: f64,

@@ -1,8 +1,10 @@
 //! What changed, as a sentence and a table.
 
 use super::{Change, Changes, Step};
+use crate::report::comparison::Comparison;
 use crate::report::gaps::Gap;
 use crate::report::{table, units};
+use crate::stats::{MARGIN, Verdict};
 
 /// The result in a sentence or two.
 pub(super) fn sentence(changes: &Changes) -> String {
@@ -56,7 +58,11 @@ impl Changes {
         let head = head.map(str::to_owned);
         let cells: Vec<Vec<String>> = self.rows.iter().chain(&self.means).map(cells).collect();
         text += &format!("\n{}\n", table::rows(&head, &cells, 3));
-        text += "Changes with intervals that hold for the whole table; = no change, ? cannot tell.\n";
+        text += &format!(
+            "Changes with intervals that hold for the whole table; ? cannot tell; = no change of more than {:.0} %, or of \
+             what both runs' noise floors allow together: ±.\n",
+            MARGIN * 100.0
+        );
         for (what, gaps) in [("fails now", &self.fails_now), ("failed before", &self.works_now)] {
             for Gap { allocators, workload, threads, reason, .. } in gaps {
                 let threads: Vec<String> = threads.iter().map(u32::to_string).collect();
@@ -74,6 +80,15 @@ impl Changes {
     }
 }
 
+/// What counts as no change, where the noise of the runs has a say in it.
+fn margin(change: &Comparison) -> String {
+    if change.verdict == Verdict::Equivalent && change.margin > MARGIN {
+        format!(" ±{:.0} %", change.margin * 100.0)
+    } else {
+        String::new()
+    }
+}
+
 fn cells(change: &Change) -> Vec<String> {
     let workload = change.workload.clone().unwrap_or_else(|| "geometric mean".into());
     let mut cells = vec![workload, change.threads.map_or(String::new(), |threads| threads.to_string())];
@@ -88,7 +103,7 @@ fn cells(change: &Change) -> Vec<String> {
             percent(ratio.low),
             percent(ratio.high)
         ));
-        cells.push(table::verdict(change.verdict));
+        cells.push(table::verdict(change.verdict) + &margin(change));
     }
     cells
 }

@@ -1,8 +1,9 @@
 //! The page with a section for each run, and the page of each run beside it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
@@ -55,35 +56,42 @@ struct Row {
 }
 
 impl Overview {
-    /// Writes the runs into the folder, and returns the path of the page to read first: a single run becomes the
+    /// Writes the runs into a folder, and returns the path of the page to read first: a single run becomes the
     /// folder's own; several have folders of their own below `runs`, and a page with all of them.
-    pub fn write(&self, folder: &mut Folder) -> Result<PathBuf> {
+    ///
+    /// Fails where that cannot be written, or where the folder already holds a run or a report.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
         if let [only] = &self.runs[..] {
             return only.write(folder);
+        }
+        let page = folder.join("report.html");
+        if page.exists() {
+            bail!("{} already holds a report; choose another folder with --out", folder.display());
         }
         let mut sections = Vec::with_capacity(self.runs.len());
         for (index, told) in self.runs.iter().enumerate() {
             let below = Path::new("runs").join(format!("{}-{}", index + 1, told.run.started));
-            let path = folder.path().join(&below);
-            told.write(&mut Folder::create(Some(&path), &told.run.started, &told.run.machine.host)?)?;
+            told.write(&folder.join(&below))?;
             sections.push(section(told, &below)?);
         }
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
-        let page = Page { style: format!("{}{STYLE}", style_sheet()), sections };
-        let page = environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")?;
-        folder.write("report.html", &page)
+        let filled = Page { style: format!("{}{STYLE}", style_sheet()), sections };
+        let text = environment.render_str(TEMPLATE, Serde(filled)).context("cannot fill in the report")?;
+        fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
+        Ok(page)
     }
 }
 
 impl Told {
-    fn write(&self, folder: &mut Folder) -> Result<PathBuf> {
+    fn write(&self, folder: &Path) -> Result<PathBuf> {
+        let mut folder = Folder::create(Some(folder), &self.run.started, &self.run.machine.host)?;
         for sample in &self.samples {
             folder.append(sample)?;
         }
         folder.write_json("run.json", &self.run)?;
-        html::write(folder, &self.summary, &self.run)
+        html::write(&folder, &self.summary, &self.run)
     }
 }
 
