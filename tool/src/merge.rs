@@ -89,7 +89,8 @@ fn missing(place: &[Stored]) -> Vec<Shard> {
 fn put_together(mut place: Vec<Stored>) -> Result<Merged> {
     if place[0].run.shard.is_none() {
         let Stored { path, run, samples } = place.remove(0);
-        return Ok(Merged { run, samples, folders: vec![path], note: None });
+        let note = note(&run.merged);
+        return Ok(Merged { run, samples, folders: vec![path], note });
     }
     place.sort_by_key(|stored| stored.run.shard);
     for pair in place.windows(2) {
@@ -97,7 +98,6 @@ fn put_together(mut place: Vec<Stored>) -> Result<Merged> {
             bail!("{} and {} are the same shard; leave one of them out", name(&pair[0]), name(&pair[1]));
         }
     }
-    let note = note(&place);
     let numbers = Numbers::of(&place);
     let mut samples = Vec::new();
     for (stored, shard) in shards(&place) {
@@ -105,6 +105,7 @@ fn put_together(mut place: Vec<Stored>) -> Result<Merged> {
     }
     samples.sort_by_key(|sample| (sample.block.is_some(), sample.block));
     let run = record(&place, &numbers);
+    let note = note(&run.merged);
     Ok(Merged { run, samples, folders: place.into_iter().map(|stored| stored.path).collect(), note })
 }
 
@@ -112,19 +113,18 @@ fn shards(place: &[Stored]) -> impl Iterator<Item = (&Stored, Shard)> {
     place.iter().filter_map(|stored| Some((stored, stored.run.shard?)))
 }
 
-/// Which parts there are, and which are missing.
-fn note(place: &[Stored]) -> Option<String> {
-    let part = |(stored, shard): (&Stored, Shard)| {
-        let blocks = complete(stored);
-        format!(
-            "{shard} ({}, {blocks} {})",
-            stored.run.machine.host,
-            if blocks == 1 { "block" } else { "blocks" }
-        )
+/// Which parts there are, and which are missing. None without parts.
+fn note(parts: &[Part]) -> Option<String> {
+    let count = parts.first()?.shard.count;
+    let told = |part: &Part| {
+        let blocks = if part.blocks == 1 { "block" } else { "blocks" };
+        format!("{} ({}, {} {blocks})", part.shard, part.host, part.blocks)
     };
-    let parts: Vec<String> = shards(place).map(part).collect();
-    let mut note = format!("Merged from the shards {}.", parts.join(", "));
-    let missing: Vec<String> = missing(place).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = parts.iter().map(told).collect();
+    let mut note = format!("Merged from the shards {}.", told.join(", "));
+    let is_missing = |shard: &Shard| parts.iter().all(|part| part.shard != *shard);
+    let shards = (1..=count).map(|index| Shard { index, count });
+    let missing: Vec<String> = shards.filter(is_missing).map(|shard| shard.to_string()).collect();
     if !missing.is_empty() {
         note += &format!(" Missing: {}.", missing.join(", "));
     }
@@ -160,7 +160,7 @@ impl Numbers {
         let Some(own) = sample.block else { return Some(sample.clone()) };
         let number = self.number(shard, own);
         let failed = !matches!(sample.result, Judgement::Measured(_));
-        let block = number.or_else(|| failed.then(|| self.0.len()))?;
+        let block = number.or_else(|| failed.then_some(self.0.len()))?;
         Some(Sample { block: Some(block), ..sample.clone() })
     }
 }

@@ -188,16 +188,10 @@ fn refuse(older: &Merged, newer: &Merged, runs: &[Run; 2]) -> Result<(), Incompa
 }
 
 fn notes(older: &Merged, newer: &Merged) -> Vec<String> {
-    let mut notes = Vec::new();
-    let program = |merged: &Merged| merged.run.workload_program_sha256.clone();
-    if let (Some(before), Some(after)) = (program(older), program(newer)) {
-        if before != after {
-            notes.push(
-                "The workloads' program was built anew in between; each run compares within its own.".into(),
-            );
-        }
-    }
-    notes
+    let [before, after] = [older, newer].map(|merged| &merged.run.workload_program_sha256);
+    let anew = before.is_some() && after.is_some() && before != after;
+    let note = "The workloads' program was built anew in between; each run compares within its own.";
+    anew.then(|| note.to_owned()).into_iter().collect()
 }
 
 /// Every row, judged together with all others.
