@@ -61,12 +61,19 @@ impl Run {
         found.hold("rule for the end", &self.stopping, &other.stopping);
         found.hold("measures", &self.measures, &other.measures);
         found.hold("time-out in seconds", &self.timeout_seconds, &other.timeout_seconds);
-        let environment = |run: &Self| {
+        found.0.extend(self.environment_differences(other));
+        found.0
+    }
+
+    /// In which environment variables that configure allocators the processes of another run differ.
+    pub fn environment_differences(&self, other: &Self) -> Vec<String> {
+        let variables = |run: &Self| {
             let mut variables = run.inherited_environment.clone();
             variables.remove("PATH");
             variables
         };
-        found.by_name("environment variable", &environment(self), &environment(other));
+        let mut found = Differences::default();
+        found.by_name("environment variable", &variables(self), &variables(other));
         found.0
     }
 

@@ -191,7 +191,8 @@ fn notes(older: &Merged, newer: &Merged) -> Vec<String> {
     let [before, after] = [older, newer].map(|merged| &merged.run.workload_program_sha256);
     let anew = before.is_some() && after.is_some() && before != after;
     let note = "The workloads' program was built anew in between; each run compares within its own.";
-    anew.then(|| note.to_owned()).into_iter().collect()
+    let environment = older.run.environment_differences(&newer.run);
+    anew.then(|| note.to_owned()).into_iter().chain(environment).collect()
 }
 
 /// Every row, judged together with all others.

@@ -166,7 +166,11 @@ mod tests {
         assert!((step.before - 1.25).abs() < 0.02 && (step.change.ratio.value - 0.8 / 0.88).abs() < 0.02);
         assert_eq!(step.change.verdict, Verdict::Slower);
         assert_eq!(slower.rows[0].peak_rss.change.verdict, Verdict::Equivalent);
+        assert_eq!(slower.notes, [""; 0]);
+        let mut after = after;
+        after.run.inherited_environment.insert("MALLOC_ARENA_MAX".into(), "1".into());
         let faster = changes(&after, &before);
+        assert_eq!(faster.notes, ["environment variable MALLOC_ARENA_MAX: only in the first"]);
         assert!(!faster.worse, "{faster:?}");
         assert_eq!(faster.means[0].throughput.change.verdict, Verdict::Faster);
     }
