@@ -166,6 +166,11 @@ mod tests {
         assert!((step.before - 1.25).abs() < 0.02 && (step.change.ratio.value - 0.8 / 0.88).abs() < 0.02);
         assert_eq!(step.change.verdict, Verdict::Slower);
         assert_eq!(slower.rows[0].peak_rss.change.verdict, Verdict::Equivalent);
+        assert!(
+            slower.verdict.starts_with("Worse in 2 of 2 rows, better in 0. Noise hides"),
+            "{}",
+            slower.verdict
+        );
         assert_eq!(slower.notes, [""; 0]);
         let mut after = after;
         after.run.inherited_environment.insert("MALLOC_ARENA_MAX".into(), "1".into());

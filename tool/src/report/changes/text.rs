@@ -30,7 +30,25 @@ pub(super) fn sentence(changes: &Changes) -> String {
         0 => String::new(),
         undecided => format!("; cannot tell in {undecided}, more blocks may"),
     };
-    format!("{failed}{main}{undecided}.")
+    format!("{failed}{main}{undecided}.{}", noise(changes))
+}
+
+/// How much the noise of both runs hides, where that is more than the least that counts.
+fn noise(changes: &Changes) -> String {
+    let rows = changes.rows.iter();
+    let Some(noisiest) =
+        rows.max_by(|a, b| a.throughput.change.margin.total_cmp(&b.throughput.change.margin))
+    else {
+        return String::new();
+    };
+    let margin = noisiest.throughput.change.margin;
+    let (Some(workload), Some(threads)) = (&noisiest.workload, noisiest.threads) else {
+        return String::new();
+    };
+    if margin <= MARGIN {
+        return String::new();
+    }
+    format!(" Noise hides changes of speed up to {:.0} % in {workload} × {threads}.", margin * 100.0)
 }
 
 impl Changes {
