@@ -6,9 +6,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod programs;
+mod runs;
 
 pub use programs::{Compare, Run};
+pub use runs::{Diff, History, Report};
 
+use crate::record::Shard;
 use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
@@ -29,6 +32,13 @@ pub enum Command {
     Run(Run),
     /// Compare allocators on a program of yours: time, memory, and what to use
     Compare(Compare),
+    /// Report runs of other days and machines side by side; shards of one run become that run
+    Report(Report),
+    /// Tell what changed between two runs: exit code 0 if nothing is worse, 3 if something is, 4 if they cannot be
+    /// compared
+    Diff(Diff),
+    /// Show how a row went over time, from the database that runs are added to
+    History(History),
     /// Let the tool test itself: what measuring costs; whether differences are found where there are none, and
     /// a known one is
     Selftest(Selftest),
@@ -82,6 +92,21 @@ pub struct Bench {
     /// Output folder; otherwise `ample-out/UTC-HOST` with the time and the name of this machine
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with the interrupted run in this folder, by the command that began it: what it has measured stays,
+    /// a block that was not finished is run again. The machine and all files that take part must be the same
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    pub resume: Option<PathBuf>,
+    /// Run one of several parts of the run, the I-th of N: of its blocks, those that are its own. `ample report`
+    /// makes one run of the parts; they may run on machines of one kind at the same time
+    #[arg(long, value_name = "I/N", requires = "runs", conflicts_with = "precision")]
+    pub shard: Option<Shard>,
+    /// Add the run to this database for `ample history` [default: $XDG_DATA_HOME/ample/history.sqlite, or below
+    /// ~/.local/share; where the environment has CI, none]
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Add the run to no database
+    #[arg(long, conflicts_with = "history")]
+    pub no_history: bool,
     /// Print the summary as JSON instead of the table
     #[arg(long)]
     pub json: bool,

@@ -1,12 +1,14 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
 //! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
-//! [`record`], [`run`], [`programs`], [`trial`], [`report`], [`commands`], [`cli`].
+//! [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`report`], [`history`], [`commands`], [`cli`].
 
 mod allocators;
 mod cli;
 mod commands;
 mod error;
+mod history;
+mod merge;
 mod programs;
 mod record;
 mod report;
@@ -26,6 +28,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench(&arguments),
         Command::Run(arguments) => commands::run(&arguments),
         Command::Compare(arguments) => commands::compare(&arguments),
+        Command::Report(arguments) => commands::report(&arguments),
+        Command::Diff(arguments) => commands::diff(&arguments),
+        Command::History(arguments) => commands::history(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),

@@ -1,6 +1,6 @@
 //! The allocators that the tool knows by name, and the command that installs each; limits among them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Name of the allocator that ratios refer to.
 pub const BASELINE: &str = "glibc";
@@ -31,7 +31,7 @@ pub enum Origin {
 }
 
 /// What a limit serves. Limits take part only where they are asked for, and are never ranked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// Blocks of any size.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Allocator;
 use super::catalogue::{KNOWN, Known, Limit, Origin};
-use super::identify::{identify, libc_version, package_version, resolve};
+use super::identify::{commit, identify, libc_version, package_version, resolve};
 
 /// A known allocator that is not on this machine.
 #[derive(Debug, Clone, Serialize)]
@@ -116,7 +116,8 @@ impl Finder {
         }
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
         let found = if env::var_os("AMPLE_LIB").is_some() { "AMPLE_LIB" } else { "beside the tool" };
-        from_file(super::OURS, &self.ours, version, found)
+        let commit = commit(&self.ours);
+        Ok(Allocator { commit, ..from_file(super::OURS, &self.ours, version, found)? })
     }
 
     fn find_peer(&self, name: &str) -> Result<Allocator> {
@@ -184,6 +185,7 @@ pub(super) fn from_file(name: &str, path: &Path, version: Option<String>, found:
         version,
         sha256: identity.sha256,
         build_id: identity.build_id,
+        commit: None,
         found: found.into(),
         limit: None,
         defines: identity.defines,

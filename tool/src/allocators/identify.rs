@@ -76,6 +76,25 @@ fn unmask(name: &str, defines: &BTreeSet<String>) -> Option<String> {
     (!genuine).then(|| format!("it is called {name}, but defines no {}", functions.join(" or ")))
 }
 
+/// SHA-256 of a file, in hexadecimal.
+pub fn file_sha256(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(hexadecimal(&Sha256::digest(&bytes)))
+}
+
+/// The commit of the checkout of this project that a library lies in, with `-dirty` where files were changed
+/// since; none where it lies in no such checkout, or where there is no git.
+pub fn commit(library: &Path) -> Option<String> {
+    let library = resolve(library);
+    let folder = library.parent()?;
+    library.ancestors().find(|folder| folder.join("allocator/abi/Cargo.toml").exists())?;
+    let arguments = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"];
+    let output =
+        Command::new("git").arg("-C").arg(folder).args(arguments).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| output.status.success() && !text.is_empty())
+}
+
 /// The canonical path; the path itself where it cannot be resolved.
 pub fn resolve(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())

@@ -12,11 +12,11 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
-pub use identify::resolve;
+pub use identify::{file_sha256, resolve};
 pub use select::{one, select};
 
 /// Name of the project's own allocator.
@@ -26,7 +26,7 @@ pub const OURS: &str = "ample";
 pub const TWIN: &str = "glibc (A/A)";
 
 /// One entry of a comparison: a library to preload, and the environment that configures it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Allocator {
     /// Name in tables. A variant carries its settings: `glibc:mmap_threshold=131072`.
     pub name: String,
@@ -40,6 +40,9 @@ pub struct Allocator {
     pub sha256: String,
     /// GNU build id of the library, in hexadecimal, where it has one.
     pub build_id: Option<String>,
+    /// The commit of the checkout that it was built in, with `-dirty` where that was changed; only of our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// How it was found, in a few words.
     pub found: String,
     /// What it serves, if it is a limit and no allocator to use.
@@ -63,6 +66,18 @@ impl Allocator {
         self.name == BASELINE
     }
 
+    /// Which build of it this is: version, commit, build id, as far as known.
+    pub fn build(&self) -> String {
+        let shortened = |digits: &str| digits.get(..12).unwrap_or(digits).to_owned();
+        let version = self.version.clone().unwrap_or_else(|| "unknown version".into());
+        let commit = self.commit.as_ref().map(|commit| format!("commit {commit}"));
+        let file = match &self.build_id {
+            Some(id) => format!("build id {}", shortened(id)),
+            None => format!("SHA-256 {}", shortened(&self.sha256)),
+        };
+        [Some(version), commit, Some(file)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// The same once more, under the name [`TWIN`].
     pub fn twin(&self) -> Self {
         Self { name: TWIN.into(), ..self.clone() }
@@ -84,6 +99,7 @@ impl Allocator {
             version: Some("1.0".into()),
             sha256: "00".into(),
             build_id: None,
+            commit: None,
             found: "made up".into(),
             limit: None,
             defines: BTreeSet::new(),

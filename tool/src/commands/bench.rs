@@ -5,18 +5,25 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 
 use super::opening::Opening;
-use super::print;
+use super::{history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
-use crate::record::{Folder, Machine, Noise, Sample, timestamp};
+use crate::error::UsageError;
+use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
-    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Plan, Preset, ProcessExecutor, Program, Progress,
+    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress,
     QUICK_PRESET, Request, SeedArguments, Stopping, passes, preset, probe,
 };
 
-/// Measures, prints the comparison, and writes the report.
+/// Measures, prints the comparison, and writes the report; or goes on with that.
 pub fn bench(arguments: &Bench) -> Result<ExitCode> {
+    let Some(folder) = &arguments.resume else { return measure(arguments, None) };
+    let stored = Stored::open(folder)?;
+    measure(&resume::arguments(&stored)?, Some(stored))
+}
+
+fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     let program = Program::find()?;
     let machine = Machine::read();
     let preset = if arguments.quick { preset(QUICK_PRESET)? } else { arguments.preset };
@@ -30,7 +37,8 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         settings,
         cpus: u32::try_from(machine.cpus).unwrap_or(u32::MAX),
     };
-    let plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
+    let mut plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
+    plan.shard = arguments.shard;
     if !settings.is_empty() {
         plan.entries.iter().try_for_each(|entry| program.check(entry))?;
     }
@@ -38,27 +46,34 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     if arguments.dry_run {
         return list(&plan, &program, &chosen);
     }
-    let stopping = stopping(arguments, preset);
+    let whole = stopping(arguments, preset);
+    let stopping = share(whole, arguments)?;
+    let measures = passes(arguments.measures.as_deref().unwrap_or(preset.measures));
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
-    let probes = try_all(&mut executor, &program, &chosen, arguments)?;
-    let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
-    for sample in &probes {
-        folder.append(sample)?;
-    }
-
+    let host = machine.host.clone();
     let mut record = Opening {
         plan: &plan,
         allocators: &chosen,
         machine,
         seed: arguments.seed,
         preset: preset.name,
-        stopping,
+        stopping: whole,
+        measures: &measures,
         timeout: arguments.timeout,
         program: &program.path,
     }
     .record();
+    let (mut folder, past) = match stored {
+        Some(stored) => resume::take_up(&mut record, stored)?,
+        None => {
+            let probes = try_all(&mut executor, &program, &chosen, arguments)?;
+            let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &host)?;
+            probes.iter().try_for_each(|sample| folder.append(sample))?;
+            (folder, Past::from(probes))
+        }
+    };
     folder.write_json("run.json", &record)?;
-    let progress = Progress::start(stopping);
+    let progress = Progress::start(stopping).after(past.elapsed());
     let campaign = Campaign {
         plan: &plan,
         allocators: &chosen,
@@ -68,8 +83,7 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
         progress: &progress,
     };
     let mut keep = |sample: &Sample| folder.append(sample);
-    let conclusion = campaign.run(probes, &mut executor, &mut keep)?;
-    let measures = passes(arguments.measures.as_deref().unwrap_or(preset.measures));
+    let conclusion = campaign.run(past, &mut executor, &mut keep)?;
     let again = Campaign { progress: &Progress::start(stopping), ..campaign };
     let conclusion = again.measure(&measures, conclusion, &mut executor, &mut keep)?;
 
@@ -84,6 +98,7 @@ pub fn bench(arguments: &Bench) -> Result<ExitCode> {
     }
     folder.write_json("run.json", &record)?;
     let page = report::write(&folder, &summary, &record)?;
+    history::keep(arguments, &record, &summary, folder.path());
     if arguments.json {
         print(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
     } else {
@@ -131,6 +146,17 @@ fn stopping(arguments: &Bench, preset: &Preset) -> Stopping {
         None => Stopping::budget(arguments.budget.unwrap_or(preset.budget), preset.blocks),
     };
     arguments.precision.map_or(rule, |percent| rule.or_precision(percent / 100.0))
+}
+
+/// The part of the run's blocks that this shard runs.
+fn share(whole: Stopping, arguments: &Bench) -> Result<Stopping> {
+    let (Some(shard), Some(blocks)) = (arguments.shard, arguments.runs) else { return Ok(whole) };
+    let own = shard.share_of(blocks as usize);
+    if own == 0 {
+        let message = format!("{} shards of {blocks} blocks: one a shard are needed", shard.count);
+        bail!(UsageError(message));
+    }
+    Ok(Stopping::blocks(own))
 }
 
 /// Tries every library once, so that a run does not begin with one that cannot be loaded.

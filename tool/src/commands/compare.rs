@@ -55,6 +55,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
         seed: arguments.seed,
         preset: "compare",
         stopping,
+        measures: &[],
         timeout: arguments.timeout,
         program: &prospect.program,
     }

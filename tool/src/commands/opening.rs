@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::allocators::Allocator;
-use crate::record::{Machine, Noise, Run, SCHEMA_VERSION, Workload, timestamp};
+use crate::allocators::{Allocator, file_sha256};
+use crate::record::{Machine, Noise, Pass, Run, SCHEMA_VERSION, Workload, timestamp};
 use crate::run::{NOISE_RULE, Plan, Stopping, inherited_environment};
 
 /// A run that is about to begin.
@@ -21,6 +21,8 @@ pub struct Opening<'a> {
     pub preset: &'a str,
     /// When it ends.
     pub stopping: Stopping,
+    /// What is measured after the blocks.
+    pub measures: &'a [Pass],
     /// Longest life of one process.
     pub timeout: Duration,
     /// The program that is run.
@@ -43,10 +45,14 @@ impl Opening<'_> {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
             command: std::env::args().collect(),
+            shard: self.plan.shard,
+            merged: Vec::new(),
+            resumed: Vec::new(),
             started: timestamp(),
             ended: None,
             interrupted: false,
             blocks: 0,
+            measures: self.measures.to_vec(),
             seed: self.seed,
             preset: self.preset.into(),
             stopping: self.stopping.to_string(),
@@ -59,6 +65,7 @@ impl Opening<'_> {
             noise_at_end: None,
             inherited_environment: inherited_environment(),
             workload_program: self.program.display().to_string(),
+            workload_program_sha256: file_sha256(self.program).ok(),
             allocators: self.allocators.to_vec(),
             workloads: workloads.collect(),
         }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::Sample;
+use super::stored::complete;
 
 /// Where a run without `--out` puts its folder.
 const DEFAULT_PARENT: &str = "ample-out";
@@ -25,8 +26,7 @@ impl Folder {
     ///
     /// Fails where that cannot be written, or where the folder already holds a run.
     pub fn create(out: Option<&Path>, started: &str, host: &str) -> Result<Self> {
-        let path =
-            out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned);
+        let path = Self::place(out, started, host);
         let explain =
             || format!("cannot write to the output folder {}; choose another with --out", path.display());
         fs::create_dir_all(path.join("plots")).with_context(explain)?;
@@ -39,6 +39,25 @@ impl Folder {
             }
         })?;
         Ok(Self { path, samples })
+    }
+
+    /// The folder `out`, or one named after time and host under `ample-out`.
+    pub fn place(out: Option<&Path>, started: &str, host: &str) -> PathBuf {
+        out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned)
+    }
+
+    /// Opens the folder of a run that is gone on with. A last line of `samples.jsonl` that was not written to
+    /// its end is cut off.
+    ///
+    /// Fails where that cannot be written.
+    pub fn reopen(path: &Path) -> Result<Self> {
+        let file = path.join("samples.jsonl");
+        let explain = || format!("cannot go on writing {}", file.display());
+        fs::create_dir_all(path.join("plots")).with_context(explain)?;
+        let written = complete(&fs::read(&file).with_context(explain)?).len();
+        let samples = File::options().append(true).open(&file).with_context(explain)?;
+        samples.set_len(written as u64).with_context(explain)?;
+        Ok(Self { path: path.to_owned(), samples })
     }
 
     /// The folder.
@@ -86,6 +105,17 @@ mod tests {
         assert!(folder.path().join("plots").is_dir());
         let error = Folder::create(Some(&out), "20260101T000000Z", "host").expect_err("refused");
         assert!(error.to_string().contains("already holds a run"), "{error}");
+    }
+
+    #[test]
+    fn a_run_is_gone_on_with_behind_its_last_whole_line() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let file = parent.path().join("samples.jsonl");
+        fs::write(&file, "{\"a\":1}\n{\"b\":").expect("written");
+        let mut folder = Folder::reopen(parent.path()).expect("opened");
+        folder.samples.write_all(b"next\n").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "{\"a\":1}\nnext\n");
+        assert!(Folder::reopen(&parent.path().join("nothing")).is_err());
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use procfs::{Current as _, CurrentSI as _, FromRead as _};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What does not change during a run. Fields are none where the system does not tell.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of the host.
     pub host: String,
@@ -47,7 +47,7 @@ pub struct Machine {
 }
 
 /// What disturbs a run from outside: counters since boot, taken at its start and end.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// CPU time taken by the hypervisor for others, in seconds, over all CPUs.
     pub steal_seconds: Option<f64>,

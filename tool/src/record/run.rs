@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Machine, Noise};
+use super::{Machine, Noise, Pass, Shard};
 use crate::allocators::Allocator;
 use crate::stats::FaultModel;
 
 /// Everything that a reader needs to know beside the samples.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// [`super::SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
@@ -17,6 +17,15 @@ pub struct Run {
     pub tool_version: String,
     /// The command line.
     pub command: Vec<String>,
+    /// The part of a whole run that this is; none for a whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// The shards that this run was merged from; empty where it was measured in one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<Part>,
+    /// When it was gone on with after an interruption, in UTC.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<String>,
     /// Start, in UTC.
     pub started: String,
     /// End, in UTC; none while the run goes on.
@@ -25,6 +34,9 @@ pub struct Run {
     pub interrupted: bool,
     /// Complete blocks.
     pub blocks: usize,
+    /// What is measured after the blocks.
+    #[serde(default)]
+    pub measures: Vec<Pass>,
     /// Seed of the order of execution, of the padding, and of the bootstrap.
     pub seed: u64,
     /// The preset.
@@ -33,10 +45,13 @@ pub struct Run {
     /// the intervals that ends the run.
     pub stopping: String,
     /// Which blocks are run again.
+    #[serde(default)]
     pub noise_rule: String,
     /// Every block that was run to its end, in order, with what disturbed it.
+    #[serde(default)]
     pub block_log: Vec<BlockLog>,
     /// What heap-leak's faults were predicted from; empty where it did not take part.
+    #[serde(default)]
     pub fault_predictions: Vec<FaultPrediction>,
     /// Longest life of one process, in seconds.
     pub timeout_seconds: f64,
@@ -50,14 +65,30 @@ pub struct Run {
     pub inherited_environment: BTreeMap<String, String>,
     /// The program that ran the workloads.
     pub workload_program: String,
+    /// SHA-256 of that program, in hexadecimal; none in records of older versions.
+    #[serde(default)]
+    pub workload_program_sha256: Option<String>,
     /// The allocators.
     pub allocators: Vec<Allocator>,
     /// The workloads.
     pub workloads: Vec<Workload>,
 }
 
+/// A shard that went into a merged run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which one.
+    pub shard: Shard,
+    /// The host that it ran on.
+    pub host: String,
+    /// Start, in UTC.
+    pub started: String,
+    /// Its complete blocks.
+    pub blocks: usize,
+}
+
 /// One block, and what disturbed it from outside. Shares are none where the system does not tell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockLog {
     /// The block, from 0.
     pub block: usize,
@@ -80,7 +111,7 @@ pub struct BlockLog {
 }
 
 /// How many page faults heap-leak causes under one allocator if nothing leaks.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultPrediction {
     /// The allocator.
     pub allocator: String,
@@ -95,7 +126,7 @@ pub struct FaultPrediction {
 }
 
 /// One workload of the run, with the rows that it gives.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name in tables.
     pub name: String,

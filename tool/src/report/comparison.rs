@@ -72,7 +72,7 @@ impl Ratios {
         Floor { throughput: floor(Metric::Throughput), peak_rss: floor(Metric::PeakRss) }
     }
 
-    fn in_metric(&self, metric: Metric) -> &Bootstrap {
+    pub(super) fn in_metric(&self, metric: Metric) -> &Bootstrap {
         match metric {
             Metric::Throughput => &self.throughput,
             Metric::PeakRss => &self.peak_rss,

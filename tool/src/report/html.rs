@@ -272,8 +272,8 @@ pub(super) fn quote(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::allocators::{Allocator, Limit};
-    use crate::record::{Machine, Noise, Pass, SCHEMA_VERSION};
-    use crate::run::testing::conclude_with;
+    use crate::record::Pass;
+    use crate::run::testing::{conclude_with, run_of};
 
     fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
         page_of(&[], names.iter().map(|name| Allocator::fake(name)).collect(), "larson", failing)
@@ -296,41 +296,8 @@ mod tests {
             });
         plan.entries[0].description.name = workload.into();
         let summary = Summary::new(&conclusion, &plan, &allocators, 1);
-        let run = Run {
-            schema_version: SCHEMA_VERSION,
-            tool_version: "1".into(),
-            command: vec!["ample".into(), "bench".into(), "it's".into()],
-            started: "20260101T000000Z".into(),
-            ended: None,
-            interrupted: false,
-            blocks: 10,
-            seed: 1,
-            preset: "quick".into(),
-            stopping: "10 blocks".into(),
-            noise_rule: "none".into(),
-            block_log: conclusion.block_log,
-            fault_predictions: Vec::new(),
-            timeout_seconds: 1.0,
-            machine: Machine::read(),
-            noise_at_start: Noise::read(),
-            noise_at_end: Some(Noise::read()),
-            inherited_environment: Default::default(),
-            workload_program: "/fake/program".into(),
-            allocators,
-            workloads: plan
-                .entries
-                .iter()
-                .map(|entry| Workload {
-                    name: entry.label.clone(),
-                    workload: entry.description.name.clone(),
-                    tells: entry.description.tells.clone(),
-                    source: entry.description.source.clone(),
-                    operation: entry.description.operation.clone(),
-                    settings: entry.settings.clone(),
-                    threads: entry.threads.clone(),
-                })
-                .collect(),
-        };
+        let mut run = run_of(&allocators, &conclusion);
+        run.workloads[0].workload = workload.into();
         let parent = tempfile::tempdir().expect("a folder");
         let folder = Folder::create(Some(&parent.path().join("out")), "t", "h").expect("made");
         let path = write(&folder, &summary, &run).expect("written");

@@ -4,6 +4,7 @@
 //! report only lay it out.
 
 mod axis;
+mod changes;
 mod charges;
 mod compared;
 mod comparison;
@@ -15,6 +16,7 @@ mod leak;
 mod measured;
 mod measures;
 mod memory_curves;
+mod overview;
 mod palette;
 mod plots;
 mod seed_lines;
@@ -25,8 +27,12 @@ mod table;
 mod units;
 mod verdict;
 
+pub use changes::{Changes, Incomparable};
 pub use compared::Compared;
+pub use comparison::Comparison;
 pub use html::write;
+pub use overview::{Overview, Told};
 pub use seed_lines::seed_lines;
 pub use summary::{Cell, Summary};
 pub use table::{rows, terminal_width, text_table, wrapped_rows};
+pub use units::multiple;

@@ -38,7 +38,9 @@ impl<'a> Samples<'a> {
         for sample in samples {
             let (allocator, workload) = (sample.allocator.as_str(), sample.workload.as_str());
             match sample.pass {
-                Pass::Probe => drop(probes.insert(allocator, sample)),
+                // Each shard probes: where one fails, that is what counts.
+                Pass::Probe if sample.result.reason().is_some() => drop(probes.insert(allocator, sample)),
+                Pass::Probe => drop(probes.entry(allocator).or_insert(sample)),
                 Pass::Canary => canaries.entry((allocator, workload)).or_default().push(sample),
                 // No part of the comparison: see `super::leak`.
                 Pass::Calibration => {}

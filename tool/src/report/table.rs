@@ -195,6 +195,19 @@ pub(super) fn marked(found: &Comparison, blocks: usize) -> String {
     }
 }
 
+/// A verdict as a word, or a mark where there is nothing to act on.
+pub(super) fn verdict(verdict: Verdict) -> String {
+    let (word, colour) = match verdict {
+        Verdict::Faster => ("faster", AnsiColor::Green),
+        Verdict::Smaller => ("smaller", AnsiColor::Green),
+        Verdict::Slower => ("slower", AnsiColor::Red),
+        Verdict::Larger => ("larger", AnsiColor::Red),
+        Verdict::Equivalent => return "=".into(),
+        Verdict::CannotTell => return "?".into(),
+    };
+    paint(word, colour.on_default())
+}
+
 /// Columns of each part of a table that is too wide for one; glibc's only in the first.
 fn panels(summary: &Summary, width: usize) -> Vec<Vec<usize>> {
     let room = width.saturating_sub(LABELS_WIDTH);

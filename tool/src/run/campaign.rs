@@ -19,6 +19,7 @@ use anyhow::Result;
 
 use super::disturbance::{self, Watch};
 use super::executor::Executor;
+use super::past::{Past, Recall};
 use super::plan::{Entry, PADDING_BOUND, Plan, Row, Step};
 use super::shot::Shot;
 use super::{Progress, Stopping, calibration, precision};
@@ -39,6 +40,8 @@ pub struct Conclusion {
     pub interrupted: bool,
     /// Pairs of allocator, by index, and row that yielded no number.
     pub(super) out: BTreeSet<(usize, Row)>,
+    /// What was measured before, and is not part of the blocks.
+    pub(super) past: Past,
 }
 
 /// A run of all rows under all allocators.
@@ -68,19 +71,24 @@ pub(super) struct Session<'a> {
     pub(super) participants: Vec<Allocator>,
     /// Pairs of allocator and row that yielded no number: they are not run again.
     pub(super) out: BTreeSet<(usize, Row)>,
+    /// What need not be measured any more.
+    pub(super) past: Past,
 }
 
 impl Campaign<'_> {
-    /// Runs it, without the allocators that failed their probe. Every further sample is handed to
-    /// `keep` as soon as it exists; if that fails, so does this.
+    /// Runs it, without the allocators that failed their probe, from where it stands: with no more than its
+    /// probes, at the beginning. Every further sample is handed to `keep` as soon as it exists; if that fails,
+    /// so does this.
     pub fn run(
         &self,
-        probes: Vec<Sample>,
+        past: impl Into<Past>,
         executor: &mut dyn Executor,
         keep: &mut dyn FnMut(&Sample) -> Result<()>,
     ) -> Result<Conclusion> {
         let twin = self.allocators.iter().find(|allocator| allocator.is_baseline()).map(Allocator::twin);
         let participants = self.allocators.iter().cloned().chain(twin).collect();
+        let mut past = past.into();
+        let probes = std::mem::take(&mut past.probes);
         let failed: Vec<String> = probes
             .iter()
             .filter(|probe| probe.result.reason().is_some())
@@ -88,7 +96,7 @@ impl Campaign<'_> {
             .collect();
         let (block_log, out) = (Vec::new(), BTreeSet::new());
         let mut session =
-            Session { campaign: self, executor, keep, samples: probes, block_log, participants, out };
+            Session { campaign: self, executor, keep, samples: probes, block_log, participants, out, past };
         for (index, allocator) in self.allocators.iter().enumerate() {
             if failed.contains(&allocator.name) {
                 session.drop_out(index, &self.plan.rows);
@@ -97,8 +105,8 @@ impl Campaign<'_> {
         let blocks = session.run();
         self.progress.finish();
         let (blocks, interrupted) = blocks?;
-        let Session { samples, block_log, out, .. } = session;
-        Ok(Conclusion { samples, blocks, block_log, interrupted, out })
+        let Session { samples, block_log, out, past, .. } = session;
+        Ok(Conclusion { samples, blocks, block_log, interrupted, out, past })
     }
 }
 
@@ -112,15 +120,27 @@ impl Session<'_> {
         let mut last = Duration::ZERO;
         let (mut done, mut attempt) = (0, 0);
         while stopping.goes_on(done, progress.elapsed(), last, || precision::reach(&self.samples, done)) {
+            let recall = self.recall(done, attempt);
+            if matches!(recall, Recall::Unfinished) {
+                self.pass_over(done, attempt);
+                attempt += 1;
+                continue;
+            }
             let began = progress.elapsed();
             let watch = Watch::start(self.executor);
             if !self.block(done, attempt, began)? {
                 return Ok((done, true));
             }
-            last = progress.elapsed().saturating_sub(began);
-            let counts = self.switches(done, attempt);
-            let mut log = watch.end(self.executor, (done, attempt), last, counts);
-            log.run_again = disturbance::verdict(&log, &self.block_log);
+            let log = match recall {
+                Recall::Whole(log) => log,
+                _ => {
+                    last = progress.elapsed().saturating_sub(began);
+                    let counts = self.switches(done, attempt);
+                    let mut log = watch.end(self.executor, (done, attempt), last, counts);
+                    log.run_again = disturbance::verdict(&log, &self.block_log);
+                    log
+                }
+            };
             if log.run_again.is_some() {
                 let measured = |sample: &Sample| matches!(sample.result, Judgement::Measured(_));
                 self.samples.retain(|sample| sample.block != Some(done) || !measured(sample));
@@ -143,7 +163,7 @@ impl Session<'_> {
     }
 
     /// Takes an allocator out of these rows, and the twin with the baseline.
-    fn drop_out(&mut self, allocator: usize, rows: &[Row]) {
+    pub(super) fn drop_out(&mut self, allocator: usize, rows: &[Row]) {
         let twin = self.campaign.allocators.len();
         let twin = self.participants[allocator].is_baseline().then_some(twin);
         for participant in std::iter::once(allocator).chain(twin) {
@@ -249,6 +269,11 @@ impl Session<'_> {
         position: usize,
         step: Step,
     ) -> Result<Option<Judgement>> {
+        if let Some(sample) = self.known(entry, pass, block, step) {
+            let result = sample.result.clone();
+            self.samples.push(sample);
+            return Ok(Some(result));
+        }
         if self.executor.is_interrupted() {
             return Ok(None);
         }

@@ -70,12 +70,13 @@ impl Campaign<'_> {
             block_log: conclusion.block_log,
             participants: self.allocators.to_vec(),
             out: conclusion.out,
+            past: conclusion.past,
         };
         let done = session.measures(passes);
         self.progress.finish();
         conclusion.interrupted = !done?;
-        (conclusion.samples, conclusion.block_log, conclusion.out) =
-            (session.samples, session.block_log, session.out);
+        (conclusion.samples, conclusion.block_log, conclusion.out, conclusion.past) =
+            (session.samples, session.block_log, session.out, session.past);
         Ok(conclusion)
     }
 }
@@ -98,6 +99,9 @@ impl Session<'_> {
                         format!("{}, {} × {} under {name}", pass.name(), entry.label, step.row.threads);
                     progress.measure(position, total, &what);
                     position += 1;
+                    if !plan.measures(step.row) {
+                        continue;
+                    }
                     if self.out.contains(&pair) || failed.contains(&pair) {
                         continue;
                     }

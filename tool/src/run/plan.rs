@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ample_protocol::Description;
+use ample_protocol::{Description, Parameter};
 use anyhow::{Result, anyhow, bail};
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::presets::{COMMON, Item, Preset, Size, Sweep};
 use crate::error::{UsageError, unknown};
+use crate::record::{Run, Shard, Workload};
 
 /// The environment of each process is padded by fewer bytes than this: its size shifts the stack,
 /// which alone can change timings.
@@ -74,6 +75,8 @@ pub struct Plan {
     pub entries: Vec<Entry>,
     /// The rows, in the order of the table.
     pub rows: Vec<Row>,
+    /// The part of them that this run is; none for all.
+    pub shard: Option<Shard>,
     seed: u64,
 }
 
@@ -104,26 +107,45 @@ impl Plan {
                 bail!(UsageError(format!("{} runs with 1 to {bound} threads", entry.label)));
             }
         }
-        let rows = entries
-            .iter()
-            .enumerate()
-            .flat_map(|(index, entry)| {
-                entry.threads.iter().map(move |&threads| Row { entry: index, threads })
-            })
-            .collect();
-        Ok(Self { entries, rows, seed })
+        Ok(Self { rows: rows(&entries), entries, shard: None, seed })
     }
 
     /// One row: this entry on its first thread count.
     pub fn single(entry: Entry, seed: u64) -> Self {
         let rows = entry.threads.first().map(|&threads| Row { entry: 0, threads });
-        Self { rows: rows.into_iter().collect(), entries: vec![entry], seed }
+        Self { rows: rows.into_iter().collect(), entries: vec![entry], shard: None, seed }
+    }
+
+    /// The rows of a run that was recorded so. They can be told of, and not be run.
+    pub fn recorded(run: &Run, parameters: impl Fn(&str) -> Vec<Parameter>) -> Self {
+        let entry = |workload: &Workload| Entry {
+            label: workload.name.clone(),
+            description: Description {
+                name: workload.workload.clone(),
+                tells: workload.tells.clone(),
+                source: workload.source.clone(),
+                operation: workload.operation.clone(),
+                parameters: parameters(&workload.name),
+                max_threads: None,
+            },
+            settings: workload.settings.clone(),
+            fixed: Settings::new(),
+            threads: workload.threads.clone(),
+        };
+        let entries: Vec<Entry> = run.workloads.iter().map(entry).collect();
+        Self { rows: rows(&entries), entries, shard: run.shard, seed: run.seed }
+    }
+
+    /// Whether what is measured after the blocks is measured on this row, and not by another shard.
+    pub fn measures(&self, row: Row) -> bool {
+        let number = self.rows.iter().position(|other| *other == row);
+        self.shard.zip(number).is_none_or(|(shard, number)| shard.takes(number))
     }
 
     /// The order of one block: every allocator runs every row once, shuffled by seed and block.
     pub fn block(&self, block: usize, allocators: usize) -> Vec<Step> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        random.set_stream(block as u64);
+        random.set_stream(self.shard.map_or(block, |shard| shard.block(block)) as u64);
         let mut steps: Vec<Step> = self
             .rows
             .iter()
@@ -135,6 +157,14 @@ impl Plan {
         }
         steps
     }
+}
+
+/// The rows of these entries, in their order.
+fn rows(entries: &[Entry]) -> Vec<Row> {
+    let of_entry = |(index, entry): (usize, &Entry)| {
+        entry.threads.iter().map(move |&threads| Row { entry: index, threads }).collect::<Vec<_>>()
+    };
+    entries.iter().enumerate().flat_map(of_entry).collect()
 }
 
 fn swept(sweep: Sweep, cpus: u32) -> Vec<u32> {
@@ -356,6 +386,21 @@ mod tests {
             pairs.dedup();
             assert_eq!(pairs.len(), plan.rows.len() * 3);
             assert!(block.iter().all(|step| step.padding < PADDING_BOUND));
+        }
+    }
+
+    #[test]
+    fn shards_have_the_blocks_of_the_whole_and_each_measures_rows_of_its_own() {
+        let whole = plan(&["threadtest", "larson"], &[], None).expect("a plan");
+        let shards = [1, 2].map(|index| {
+            let shard = Some(Shard { index, count: 2 });
+            Plan { shard, ..plan(&["threadtest", "larson"], &[], None).expect("a plan") }
+        });
+        for block in 0..4 {
+            assert_eq!(shards[block % 2].block(block / 2, 3), whole.block(block, 3));
+        }
+        for &row in &whole.rows {
+            assert!(whole.measures(row) && shards[0].measures(row) != shards[1].measures(row));
         }
     }
 

@@ -13,6 +13,7 @@ pub struct Progress {
     part: String,
     stopping: Stopping,
     started: Instant,
+    before: Duration,
 }
 
 impl Progress {
@@ -27,12 +28,17 @@ impl Progress {
         let style =
             ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
-        Self { bar, part, stopping, started: Instant::now() }
+        Self { bar, part, stopping, started: Instant::now(), before: Duration::ZERO }
+    }
+
+    /// The same for a run that has gone on for so long before.
+    pub fn after(self, before: Duration) -> Self {
+        Self { before, ..self }
     }
 
     /// Time since the start of the run.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.before + self.started.elapsed()
     }
 
     /// The checks before the timed pass: this one of so many.
@@ -55,15 +61,22 @@ impl Progress {
         self.bar.set_message(format!("{part}block {}, sample {}/{total}{left}: {what}", block + 1, done + 1));
     }
 
-    /// The measures after the timed pass: this one of so many.
+    /// The measures after the timed pass, begun with the line: this one of so many.
     pub fn measure(&self, done: usize, total: usize, what: &str) {
-        self.bar.set_message(format!("{}measuring {}/{total}: {what}", self.part, done + 1));
+        let left = extrapolated(self.started.elapsed(), done, total);
+        let left = left.map_or(String::new(), |left| format!(", {} left", clock(left)));
+        self.bar.set_message(format!("{}measuring {}/{total}{left}: {what}", self.part, done + 1));
     }
 
     /// Removes the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The time that the rest takes if it goes on like this; none before a twentieth is done.
+fn extrapolated(elapsed: Duration, done: usize, total: usize) -> Option<Duration> {
+    (done > 0 && done * 20 >= total).then(|| elapsed.mul_f64(total.saturating_sub(done) as f64 / done as f64))
 }
 
 /// Rounded to what a person wants to know.
@@ -75,6 +88,13 @@ pub fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_what_is_done() {
+        assert_eq!(extrapolated(Duration::from_secs(10), 2, 6), Some(Duration::from_secs(20)));
+        assert_eq!(extrapolated(Duration::from_secs(10), 4, 100), None);
+        assert_eq!(extrapolated(Duration::ZERO, 0, 0), None);
+    }
 
     #[test]
     fn times_read_well() {

@@ -8,9 +8,9 @@ use ample_protocol::{CurvePoint, Description, Measurement, Outcome, Parameter, S
 
 use super::executor::{End, Ended, Executor, Invocation, Traced};
 use super::presets::{QUICK, find};
-use super::{Campaign, Conclusion, Plan, Progress, Request, Stopping};
+use super::{Campaign, Conclusion, Entry, Past, Plan, Progress, Request, Stopping};
 use crate::allocators::Allocator;
-use crate::record::{Noise, Pass};
+use crate::record::{Machine, Noise, Pass, Run, SCHEMA_VERSION, Sample, Workload};
 
 /// A process that ended so, with this output.
 pub fn ended(end: End, stdout: &str) -> Ended {
@@ -216,8 +216,14 @@ pub fn conclude_with(
     allocators: &[Allocator],
     blocks: usize,
     interrupt_after: usize,
-    mut deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
+    deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
 ) -> (Plan, Conclusion) {
+    let (_, conclusion) = conclude_from(Vec::new(), measures, allocators, blocks, interrupt_after, deviate);
+    (larson(), conclusion)
+}
+
+/// larson on one and two threads.
+fn larson() -> Plan {
     let workloads = ["larson".to_owned()];
     let request = Request {
         workloads: &workloads,
@@ -226,7 +232,19 @@ pub fn conclude_with(
         preset: find(QUICK).expect("known"),
         cpus: 2,
     };
-    let plan = Plan::new(&request, &descriptions(), 1).expect("a plan");
+    Plan::new(&request, &descriptions(), 1).expect("a plan")
+}
+
+/// The same from what was measured before: the samples that were taken, and what it came to.
+pub fn conclude_from(
+    past: impl Into<Past>,
+    measures: &[Pass],
+    allocators: &[Allocator],
+    blocks: usize,
+    interrupt_after: usize,
+    mut deviate: impl FnMut(&Asked<'_>, &mut Measurement) -> Option<String>,
+) -> (Vec<Sample>, Conclusion) {
+    let plan = larson();
     let stopping = Stopping::blocks(blocks);
     let mut executor = MockExecutor::new(allocators, |asked, measurement| {
         deviate(asked, measurement).map(|output| ended(End::Exited(1), &output))
@@ -240,7 +258,53 @@ pub fn conclude_with(
         timeout: Duration::from_secs(1),
         progress: &Progress::start(stopping),
     };
-    let conclusion = campaign.run(Vec::new(), &mut executor, &mut |_| Ok(())).expect("concluded");
-    let conclusion = campaign.measure(measures, conclusion, &mut executor, &mut |_| Ok(()));
-    (plan, conclusion.expect("concluded"))
+    let mut kept = Vec::new();
+    let mut keep = |sample: &Sample| {
+        kept.push(sample.clone());
+        Ok(())
+    };
+    let conclusion = campaign.run(past, &mut executor, &mut keep).expect("concluded");
+    let conclusion = campaign.measure(measures, conclusion, &mut executor, &mut keep).expect("concluded");
+    (kept, conclusion)
+}
+
+/// The record of a run of larson on one and two threads under these allocators.
+pub fn run_of(allocators: &[Allocator], conclusion: &Conclusion) -> Run {
+    let workload = |entry: &Entry| Workload {
+        name: entry.label.clone(),
+        workload: entry.description.name.clone(),
+        tells: entry.description.tells.clone(),
+        source: entry.description.source.clone(),
+        operation: entry.description.operation.clone(),
+        settings: entry.settings.clone(),
+        threads: entry.threads.clone(),
+    };
+    Run {
+        schema_version: SCHEMA_VERSION,
+        tool_version: "1".into(),
+        command: vec!["ample".into(), "bench".into(), "it's".into()],
+        shard: None,
+        merged: Vec::new(),
+        resumed: Vec::new(),
+        started: "20260101T000000Z".into(),
+        ended: Some("20260101T000100Z".into()),
+        interrupted: conclusion.interrupted,
+        blocks: conclusion.blocks,
+        measures: Vec::new(),
+        seed: 1,
+        preset: "quick".into(),
+        stopping: "10 blocks".into(),
+        noise_rule: "none".into(),
+        block_log: conclusion.block_log.clone(),
+        fault_predictions: Vec::new(),
+        timeout_seconds: 1.0,
+        machine: Machine::read(),
+        noise_at_start: Noise::read(),
+        noise_at_end: Some(Noise::read()),
+        inherited_environment: BTreeMap::new(),
+        workload_program: "/fake/program".into(),
+        workload_program_sha256: None,
+        allocators: allocators.to_vec(),
+        workloads: larson().entries.iter().map(workload).collect(),
+    }
 }

@@ -12,9 +12,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-use super::hodges_lehmann;
+use super::{Location, hodges_lehmann};
 
 /// Resamples drawn for each interval.
 const RESAMPLES: usize = 2000;
@@ -106,20 +105,19 @@ impl Bootstrap {
     /// The estimate with the interval that misses the truth with probability `alpha`. One block has no
     /// spread, and its interval no width.
     pub fn interval(&self, alpha: f64) -> Estimate {
-        let reach =
-            self.student().map_or(0.0, |student| student.inverse_cdf(1.0 - alpha / 2.0)) * self.error();
-        Estimate { value: self.value, low: self.value - reach, high: self.value + reach }
+        self.location().interval(alpha)
     }
 
     /// Probability of an estimate at least as far from 0 on either side, if 0 were the truth: the
     /// `alpha` at which the interval reaches 0. One block proves nothing: 1.
     pub fn p_value(&self) -> f64 {
-        let Some(student) = self.student() else { return 1.0 };
-        match (self.value == 0.0, self.error() == 0.0) {
-            (true, _) => 1.0,
-            (false, true) => 0.0,
-            (false, false) => 2.0 * student.cdf(-(self.value / self.error()).abs()),
-        }
+        self.location().p_value()
+    }
+
+    /// The estimate with its standard error.
+    pub fn location(&self) -> Location {
+        let freedom = self.blocks.checked_sub(1).filter(|freedom| *freedom > 0);
+        Location { value: self.value, error: self.error(), freedom: freedom.map(|freedom| freedom as f64) }
     }
 
     /// Standard deviation of the replicates, without the bias of so few blocks.
@@ -132,12 +130,6 @@ impl Bootstrap {
         let mean = deviations().sum::<f64>() / count;
         let variance = deviations().map(|deviation| (deviation - mean).powi(2)).sum::<f64>() / count;
         (variance * blocks / (blocks - 1.0)).sqrt()
-    }
-
-    /// The distribution of estimate over error; none for one block.
-    fn student(&self) -> Option<StudentsT> {
-        let freedom = self.blocks.checked_sub(1)?;
-        StudentsT::new(0.0, 1.0, freedom as f64).ok()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The prediction of page faults that heap-leak is held against (Lever & Boreham 2000).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The faults of a process without a leak: `base + per_round·t·r + per_block·t·n`, with t chains of n
 /// blocks and r rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FaultModel {
     /// Faults of the process itself.
     pub base: f64,

@@ -6,9 +6,11 @@
 //! together keep their promise; [`judge`] turns the interval into a [`Verdict`], given the margin
 //! below which a difference counts as none; and [`Bootstrap::mean_of`] gives the geometric mean over
 //! rows, with the blocks resampled jointly. [`Modes`] tells where a mean would hide two modes.
+//! Two runs are compared by their ratios to the baseline, each estimated from its own blocks ([`Location::above`]).
 //! Apart from all this, [`FaultModel`] is the prediction that heap-leak's faults are held against.
 
 mod bootstrap;
+mod difference;
 mod faults;
 mod holm;
 mod location;
@@ -17,6 +19,7 @@ mod power;
 mod verdict;
 
 pub use bootstrap::{ALPHA, Bootstrap, Estimate, Resamples};
+pub use difference::Location;
 pub use faults::{FaultModel, FaultPoints};
 pub use holm::holm;
 pub use location::{hodges_lehmann, median};

@@ -55,6 +55,7 @@ pub fn as_is(file: &Path) -> Allocator {
         version: None,
         sha256: String::new(),
         build_id: None,
+        commit: None,
         found: "the program's own allocator".into(),
         defines: Default::default(),
         false_name: None,

@@ -41,7 +41,8 @@ pub fn limits() -> &'static Path {
 /// The tool in a folder of its own, with the workloads and the limits.
 pub fn tool(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ample"));
-    command.current_dir(folder).env("NO_COLOR", "1");
+    command.current_dir(folder).env("NO_COLOR", "1").env_remove("CI");
+    command.env("XDG_DATA_HOME", folder.join(".data"));
     command.env("AMPLE_WORKLOAD", workloads()).env("AMPLE_LIMITS_DIR", limits());
     command
 }

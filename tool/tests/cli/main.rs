@@ -8,4 +8,5 @@ mod faults;
 mod limits;
 mod measures;
 mod run;
+mod runs;
 mod selftest;

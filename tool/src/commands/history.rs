@@ -1,0 +1,127 @@
+//! `ample history`: a row over time; and what `ample bench` adds to it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{print, report};
+use crate::cli::{self, Bench};
+use crate::error::unknown;
+use crate::history::{Entry, History, Point, Wanted, default_path};
+use crate::record::Run;
+use crate::report::{Summary, Told, multiple, rows};
+
+/// The variable that continuous integration sets.
+const CI: &str = "CI";
+
+/// Adds a finished run where the user wants that. What goes wrong is a warning: the run itself is there. A
+/// shard is no run: `ample history --add` adds it together with the others.
+pub(super) fn keep(arguments: &Bench, run: &Run, summary: &Summary, folder: &Path) {
+    let unasked = arguments.history.is_none();
+    let nothing_to_add = run.shard.is_some() || run.blocks == 0;
+    if arguments.no_history || nothing_to_add || (unasked && env::var_os(CI).is_some()) {
+        return;
+    }
+    let Some(path) = arguments.history.clone().or_else(default_path) else { return };
+    let added = History::open(&path).and_then(|mut history| history.add(run, summary, folder));
+    if let Err(error) = added {
+        anstream::eprintln!("ample: warning: {error:#}");
+    }
+}
+
+/// Adds what is to be added, and shows the runs, or a row.
+pub fn history(arguments: &cli::History) -> Result<ExitCode> {
+    let path = arguments.history.clone().or_else(default_path).ok_or_else(|| {
+        anyhow!(
+            "no folder for data is known: neither XDG_DATA_HOME nor HOME is set; name a file with --history"
+        )
+    })?;
+    if arguments.add.is_empty() && !path.exists() {
+        bail!(
+            "there is no history at {}: ample bench makes it, or ample history --add DIR from the folders of runs",
+            path.display()
+        );
+    }
+    let mut history = History::open(&path)?;
+    for merged in report::read(&arguments.add)? {
+        let folder = merged.folders.first().cloned().unwrap_or_else(PathBuf::new);
+        let told = Told::new(merged);
+        if told.run.blocks == 0 {
+            bail!("{} has no complete block: there is nothing to add", folder.display());
+        }
+        history.add(&told.run, &told.summary, &folder)?;
+    }
+    let Some(workload) = &arguments.workload else {
+        let entries = history.entries()?;
+        print(&if arguments.json { serde_json::to_string_pretty(&entries)? + "\n" } else { runs(&entries) })?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let workloads = history.workloads()?;
+    if !workloads.contains(workload) {
+        let names: Vec<&str> = workloads.iter().map(String::as_str).collect();
+        bail!(unknown("workload in the history", workload, &names));
+    }
+    let points =
+        history.points(&Wanted { workload, threads: arguments.threads, allocator: &arguments.allocator })?;
+    if points.is_empty() {
+        bail!("{workload} has no number under {} on that many threads", arguments.allocator);
+    }
+    print(&if arguments.json { serde_json::to_string_pretty(&points)? + "\n" } else { over_time(&points) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runs(entries: &[Entry]) -> String {
+    let head = ["started", "host", "preset", "blocks", "rows", "ample", "folder"].map(str::to_owned);
+    let cells: Vec<Vec<String>> = entries
+        .iter()
+        .map(|entry| {
+            let early = if entry.interrupted { " (ended early)" } else { "" };
+            vec![
+                entry.started.clone(),
+                entry.host.clone(),
+                entry.preset.clone(),
+                format!("{}{early}", entry.blocks),
+                entry.rows.to_string(),
+                entry.build.clone().unwrap_or_else(|| "–".into()),
+                entry.folder.clone(),
+            ]
+        })
+        .collect();
+    rows(&head, &cells, head.len()) + "\n"
+}
+
+/// A table for each machine, baseline, number of threads and set of parameters: only within one can figures be
+/// held against each other.
+fn over_time(points: &[Point]) -> String {
+    let head = ["started", "host", "blocks", "speed × glibc", "memory × glibc", "build"].map(str::to_owned);
+    let same = |a: &Point, b: &Point| {
+        (&a.machine, &a.baseline, a.threads, &a.settings) == (&b.machine, &b.baseline, b.threads, &b.settings)
+    };
+    let mut text = String::new();
+    for group in points.chunk_by(same) {
+        let Point { machine, baseline, workload, threads, settings, .. } = &group[0];
+        let settings = if settings == "{}" { String::new() } else { format!(", {settings}") };
+        text += &format!("{workload} × {threads}{settings} on {machine}; glibc {baseline}\n");
+        let cells: Vec<Vec<String>> = group
+            .iter()
+            .map(|point| {
+                vec![
+                    point.started.clone(),
+                    point.host.clone(),
+                    point.blocks.to_string(),
+                    ratio(point.throughput),
+                    ratio(point.peak_rss),
+                    point.build.clone(),
+                ]
+            })
+            .collect();
+        text += &format!("{}\n\n", rows(&head, &cells, head.len()));
+    }
+    text
+}
+
+fn ratio(ratio: Option<[f64; 3]>) -> String {
+    ratio.map_or("–".into(), |[value, low, high]| format!("{} [{low:.2}–{high:.2}]", multiple(value)))
+}

@@ -1,0 +1,348 @@
+//! All runs of this machine, and those that were added from elsewhere, in one SQLite database: how a row went
+//! over time, under which build of the allocator, on which machine.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, named_params, params};
+use serde::Serialize;
+
+use crate::record::{Machine, Run};
+use crate::report::{Cell, Comparison, Summary};
+
+/// Version of the tables; raised when a column changes its meaning.
+const VERSION: i64 = 1;
+const TABLES: &str = include_str!("tables.sql");
+
+/// A database of runs.
+#[derive(Debug)]
+pub struct History {
+    connection: Connection,
+}
+
+/// A run in the database.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Start, in UTC.
+    pub started: String,
+    /// The host.
+    pub host: String,
+    /// The preset.
+    pub preset: String,
+    /// Complete blocks.
+    pub blocks: usize,
+    /// Whether it was ended early.
+    pub interrupted: bool,
+    /// Rows that have a number.
+    pub rows: usize,
+    /// Version, commit and build id of our own allocator; none where it took no part.
+    pub build: Option<String>,
+    /// Its folder, when it was added.
+    pub folder: String,
+}
+
+/// One allocator in one row of one run.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Start of the run, in UTC.
+    pub started: String,
+    /// The host.
+    pub host: String,
+    /// The kind of machine: those of one kind can be held against each other.
+    pub machine: String,
+    /// The workload.
+    pub workload: String,
+    /// Threads.
+    pub threads: u32,
+    /// The parameters that were set, as JSON.
+    pub settings: String,
+    /// The baseline.
+    pub baseline: String,
+    /// Version, commit and build id of the allocator.
+    pub build: String,
+    /// Complete blocks.
+    pub blocks: usize,
+    /// Operations per second.
+    pub operations_per_second: f64,
+    /// Peak resident memory, in bytes.
+    pub peak_rss_bytes: f64,
+    /// Throughput as a multiple of glibc's, and its interval; none for glibc itself.
+    pub throughput: Option<[f64; 3]>,
+    /// Peak resident memory as a multiple of glibc's, and its interval.
+    pub peak_rss: Option<[f64; 3]>,
+}
+
+/// Which points are wanted.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The workload.
+    pub workload: &'a str,
+    /// Threads; none: all.
+    pub threads: Option<u32>,
+    /// The allocator.
+    pub allocator: &'a str,
+}
+
+/// Where the database lies unless the user says otherwise: `$XDG_DATA_HOME/ample/history.sqlite`, or below
+/// `~/.local/share`. None where neither is known.
+pub fn default_path() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
+    Some(data.join("ample/history.sqlite"))
+}
+
+impl History {
+    /// Opens the database, and makes it where there is none.
+    ///
+    /// Fails where that cannot be written, where the file is no such database, or one of a later version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let explain = || format!("cannot open the history {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(explain)?;
+        }
+        let mut connection = Connection::open(path).with_context(explain)?;
+        connection.busy_timeout(std::time::Duration::from_secs(10)).with_context(explain)?;
+        connection.pragma_update(None, "foreign_keys", true).with_context(explain)?;
+        let transaction = connection.transaction().with_context(explain)?;
+        let version: i64 =
+            transaction.pragma_query_value(None, "user_version", |row| row.get(0)).with_context(explain)?;
+        match version {
+            0 => {
+                transaction.execute_batch(TABLES).with_context(explain)?;
+                transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
+            }
+            VERSION => {}
+            later => bail!(
+                "the history {} is of version {later}, and this tool reads version {VERSION}; name another one with --history",
+                path.display()
+            ),
+        }
+        transaction.commit().with_context(explain)?;
+        Ok(Self { connection })
+    }
+
+    /// Adds a run. One that is there already, by host and start, is replaced.
+    pub fn add(&mut self, run: &Run, summary: &Summary, folder: &Path) -> Result<()> {
+        let transaction = self.connection.transaction()?;
+        put(&transaction, run, summary, folder).context("cannot add the run to the history")?;
+        transaction.commit().context("cannot add the run to the history")
+    }
+
+    /// All runs, the oldest first.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        let mut statement = self.connection.prepare(
+            "SELECT started, host, preset, blocks, interrupted, folder, \
+             (SELECT count(DISTINCT workload || ' ' || threads) FROM cells WHERE run = runs.id), \
+             (SELECT min(build) FROM cells WHERE run = runs.id AND allocator = ?1) \
+             FROM runs ORDER BY started, host",
+        )?;
+        let entry = |row: &rusqlite::Row<'_>| {
+            Ok(Entry {
+                started: row.get(0)?,
+                host: row.get(1)?,
+                preset: row.get(2)?,
+                blocks: row.get(3)?,
+                interrupted: row.get(4)?,
+                folder: row.get(5)?,
+                rows: row.get(6)?,
+                build: row.get(7)?,
+            })
+        };
+        let entries = statement.query_map(params![crate::allocators::OURS], entry)?;
+        Ok(entries.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// One allocator in one row over time: by machine, threads and parameters, the oldest first.
+    pub fn points(&self, wanted: &Wanted<'_>) -> Result<Vec<Point>> {
+        let mut statement = self.connection.prepare(
+            "SELECT started, host, machine, workload, threads, settings, baseline, build, blocks, \
+             operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
+             peak_rss, peak_rss_low, peak_rss_high \
+             FROM cells JOIN runs ON runs.id = cells.run \
+             WHERE workload = :workload AND allocator = :allocator AND (:threads IS NULL OR threads = :threads) \
+             ORDER BY machine, baseline, workload, threads, settings, started",
+        )?;
+        let point = |row: &rusqlite::Row<'_>| {
+            let ratio = |at: usize| -> rusqlite::Result<Option<[f64; 3]>> {
+                let Some(value) = row.get::<_, Option<f64>>(at)? else { return Ok(None) };
+                Ok(Some([value, row.get(at + 1)?, row.get(at + 2)?]))
+            };
+            Ok(Point {
+                started: row.get(0)?,
+                host: row.get(1)?,
+                machine: row.get(2)?,
+                workload: row.get(3)?,
+                threads: row.get(4)?,
+                settings: row.get(5)?,
+                baseline: row.get(6)?,
+                build: row.get(7)?,
+                blocks: row.get(8)?,
+                operations_per_second: row.get(9)?,
+                peak_rss_bytes: row.get(10)?,
+                throughput: ratio(11)?,
+                peak_rss: ratio(14)?,
+            })
+        };
+        let Wanted { workload, threads, allocator } = *wanted;
+        let values = named_params! { ":workload": workload, ":allocator": allocator, ":threads": threads };
+        let points = statement.query_map(values, point)?;
+        Ok(points.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The workloads that there are, by name.
+    pub fn workloads(&self) -> Result<Vec<String>> {
+        let mut statement =
+            self.connection.prepare("SELECT DISTINCT workload FROM cells ORDER BY workload")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+fn put(transaction: &Transaction<'_>, run: &Run, summary: &Summary, folder: &Path) -> Result<()> {
+    let known: Option<i64> = transaction
+        .query_row(
+            "SELECT id FROM runs WHERE host = ?1 AND started = ?2",
+            params![run.machine.host, run.started],
+            |row| row.get(0),
+        )
+        .optional()?;
+    if let Some(known) = known {
+        transaction.execute("DELETE FROM runs WHERE id = ?1", params![known])?;
+    }
+    let baseline = summary.baseline().map(|column| &run.allocators[column]);
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    transaction.execute(
+        "INSERT INTO runs (started, host, machine, machine_record, baseline, tool_version, command, preset, \
+         seed, blocks, interrupted, folder) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        params![
+            run.started,
+            run.machine.host,
+            kind(&run.machine),
+            serde_json::to_string(&run.machine)?,
+            baseline.map(|allocator| allocator.build()).unwrap_or_default(),
+            run.tool_version,
+            run.command.join(" "),
+            run.preset,
+            run.seed.to_string(),
+            run.blocks,
+            summary.interrupted,
+            folder.display().to_string(),
+        ],
+    )?;
+    let id = transaction.last_insert_rowid();
+    let mut insert = transaction.prepare(
+        "INSERT INTO cells (run, workload, threads, settings, allocator, build, sha256, operations_per_second, \
+         peak_rss_bytes, throughput, throughput_low, throughput_high, peak_rss, peak_rss_low, peak_rss_high) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+    )?;
+    for row in &summary.rows {
+        let about = run.workloads.iter().find(|workload| workload.name == row.workload);
+        let settings = serde_json::to_string(&about.map(|about| &about.settings))?;
+        for (allocator, cell) in run.allocators.iter().zip(&row.cells) {
+            let Cell::Measured(figures) = cell else { continue };
+            let [speed, memory] = [figures.throughput, figures.peak_rss].map(split);
+            insert.execute(params![
+                id,
+                row.workload,
+                row.threads,
+                settings,
+                allocator.name,
+                allocator.build(),
+                allocator.sha256,
+                figures.operations_per_second.value,
+                figures.peak_rss_bytes.value,
+                speed[0],
+                speed[1],
+                speed[2],
+                memory[0],
+                memory[1],
+                memory[2],
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn split(comparison: Option<Comparison>) -> [Option<f64>; 3] {
+    let ratio = comparison.map(|comparison| comparison.ratio);
+    [ratio.map(|ratio| ratio.value), ratio.map(|ratio| ratio.low), ratio.map(|ratio| ratio.high)]
+}
+
+/// What machines of one kind have in common, in a line.
+fn kind(machine: &Machine) -> String {
+    let memory = machine
+        .memory_bytes
+        .map_or("unknown memory".to_owned(), |bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
+    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
+    let system = machine.system.as_deref().unwrap_or("unknown system");
+    format!("{cpu}, {} CPUs, {memory}, {system}, Linux {}", machine.cpus, machine.kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::recorded;
+    use crate::run::testing::{conclude_from, run_of};
+
+    fn measured() -> (Run, Summary) {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("ample")];
+        let (samples, conclusion) =
+            conclude_from(Vec::new(), &[], &allocators, 10, usize::MAX, |asked, measurement| {
+                measurement.wall_ns /= if asked.allocator == "ample" { 2 } else { 1 };
+                None
+            });
+        let run = run_of(&allocators, &conclusion);
+        let (plan, conclusion) = recorded(&run, samples);
+        let summary = Summary::new(&conclusion, &plan, &run.allocators, 1);
+        (run, summary)
+    }
+
+    fn wanted<'a>(workload: &'a str, threads: Option<u32>, allocator: &'a str) -> Wanted<'a> {
+        Wanted { workload, threads, allocator }
+    }
+
+    #[test]
+    fn a_run_is_added_once_and_its_rows_are_found_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/history.sqlite");
+        let (mut run, summary) = measured();
+        let mut history = History::open(&path).expect("made");
+        history.add(&run, &summary, folder.path()).expect("added");
+        history.add(&run, &summary, folder.path()).expect("replaced");
+        run.started = "20260102T000000Z".into();
+        run.allocators[1].build_id = Some("abcdef0123456789".into());
+        history.add(&run, &summary, folder.path()).expect("added");
+        drop(history);
+        let history = History::open(&path).expect("opened again");
+        let entries = history.entries().expect("entries");
+        assert_eq!(entries.len(), 2);
+        assert_eq!(
+            (entries[0].started.as_str(), entries[0].rows, entries[0].blocks),
+            ("20260101T000000Z", 2, 10)
+        );
+        let points = history.points(&wanted("larson", Some(2), "ample")).expect("points");
+        assert_eq!(points.len(), 2);
+        assert!((points[0].throughput.expect("a ratio")[0] - 2.0).abs() < 1e-3, "{points:?}");
+        assert_eq!(points[1].build, "1.0, build id abcdef012345");
+        assert_eq!(history.points(&wanted("larson", None, "ample")).expect("points").len(), 4);
+        assert!(history.points(&wanted("larson", None, "glibc")).expect("points")[0].throughput.is_none());
+        assert!(history.points(&wanted("nothing", None, "ample")).expect("points").is_empty());
+        assert_eq!(history.workloads().expect("names"), ["larson"]);
+    }
+
+    #[test]
+    fn what_is_no_history_of_ours_is_refused() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), "this is no database, however long it may be").expect("written");
+        let error = History::open(file.path()).expect_err("refused").to_string();
+        assert!(error.starts_with("cannot open the history"), "{error}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("later.sqlite");
+        Connection::open(&path).expect("made").pragma_update(None, "user_version", 9).expect("set");
+        let error = History::open(&path).expect_err("refused").to_string();
+        assert!(error.contains("is of version 9"), "{error}");
+    }
+}

@@ -1,0 +1,278 @@
+//! One run held against another.
+
+use std::collections::BTreeMap;
+
+use super::{Build, Change, Changes, Step, side};
+use crate::allocators::{Allocator, BASELINE, TWIN};
+use crate::merge::Merged;
+use crate::report::comparison::{Comparison, Floor, Ratios};
+use crate::report::gaps::Gaps;
+use crate::report::series::{Samples, Series};
+use crate::run::{Conclusion, Entry, Plan, recorded};
+use crate::stats::{ALPHA, Location, MARGIN, MIN_BLOCKS, Metric, Resamples, holm, judge};
+
+/// Why nothing can be said: one reason at least.
+#[derive(Debug)]
+pub struct Incomparable(pub Vec<String>);
+
+/// A run, ready to be asked.
+struct Run {
+    plan: Plan,
+    conclusion: Conclusion,
+    resamples: Resamples,
+}
+
+impl Run {
+    fn new(merged: &Merged) -> Self {
+        let (plan, conclusion) = recorded(&merged.run, merged.samples.clone());
+        let resamples = Resamples::new(conclusion.blocks, merged.run.seed);
+        Self { plan, conclusion, resamples }
+    }
+}
+
+/// One row of both runs.
+struct Row {
+    workload: String,
+    threads: u32,
+    /// glibc's to itself, of the older run and of the newer one.
+    itself: [Option<Ratios>; 2],
+}
+
+/// One allocator in one row of both runs.
+struct Pair {
+    /// Index of the row.
+    row: usize,
+    allocator: String,
+    /// Of the older run, of the newer one.
+    ratios: [Ratios; 2],
+}
+
+/// All but the sentence.
+pub(super) fn hold(older: &Merged, newer: &Merged, only: Option<&[String]>) -> Result<Changes, Incomparable> {
+    let runs = [Run::new(older), Run::new(newer)];
+    let allocators = common(older, newer, only)?;
+    refuse(older, newer, &runs)?;
+    let samples = [0, 1].map(|at| Samples::index(&runs[at].conclusion.samples, runs[at].conclusion.blocks));
+    let (mut rows, mut pairs) = (Vec::new(), Vec::new());
+    let (mut fails_now, mut works_now) = (Gaps::default(), Gaps::default());
+    for row in &runs[1].plan.rows {
+        let entry = &runs[1].plan.entries[row.entry];
+        if !runs[0].plan.entries.iter().any(|other| is_same(other, entry, row.threads)) {
+            continue;
+        }
+        let (workload, threads) = (entry.label.as_str(), row.threads);
+        let series =
+            |at: usize, allocator: &'static str| match samples[at].series(allocator, workload, threads) {
+                Series::Values(values) => Some(values),
+                _ => None,
+            };
+        let (Some(before), Some(after)) = (series(0, BASELINE), series(1, BASELINE)) else { continue };
+        let references = [before, after];
+        let itself = [0, 1].map(|at| Ratios::of(&series(at, TWIN)?, &references[at], &runs[at].resamples));
+        rows.push(Row { workload: workload.to_owned(), threads, itself });
+        for build in &allocators {
+            let of = |at: usize| samples[at].series(&build.name, workload, threads);
+            match (of(0), of(1)) {
+                (Series::Values(old), Series::Values(new)) => {
+                    let ratios =
+                        |at: usize, values: &[_]| Ratios::of(values, &references[at], &runs[at].resamples);
+                    let (Some(before), Some(after)) = (ratios(0, &old), ratios(1, &new)) else { continue };
+                    let (row, allocator) = (rows.len() - 1, build.name.clone());
+                    pairs.push(Pair { row, allocator, ratios: [before, after] });
+                }
+                (Series::Values(_), Series::Bad { failed: true, reason }) => {
+                    fails_now.add(&build.name, workload, threads, true, reason);
+                }
+                (Series::Bad { failed: true, reason }, Series::Values(_)) => {
+                    works_now.add(&build.name, workload, threads, true, reason);
+                }
+                _ => {}
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Err(Incomparable(vec![
+            "they have no row in common in which glibc has a number: same workload, threads and parameters"
+                .into(),
+        ]));
+    }
+    Ok(Changes {
+        verdict: String::new(),
+        worse: false,
+        runs: [side(&older.run, runs[0].conclusion.blocks), side(&newer.run, runs[1].conclusion.blocks)],
+        means: means(&rows, &pairs, &allocators, &runs),
+        rows: changes(&rows, &pairs, &runs),
+        allocators,
+        fails_now: fails_now.merged(),
+        works_now: works_now.merged(),
+        notes: notes(older, newer),
+    })
+}
+
+/// Whether this entry has that row too, with the same work in it.
+fn is_same(one: &Entry, other: &Entry, threads: u32) -> bool {
+    let in_force = |entry: &Entry| -> BTreeMap<String, f64> {
+        let defaults = entry.description.parameters.iter();
+        defaults.map(|parameter| (parameter.name.clone(), parameter.default)).collect()
+    };
+    let (of_one, of_other) = (in_force(one), in_force(other));
+    let parameters = of_one.is_empty() || of_other.is_empty() || of_one == of_other;
+    one.label == other.label && one.settings == other.settings && one.threads.contains(&threads) && parameters
+}
+
+/// The allocators of both runs; only those that are named, if any are.
+fn common(older: &Merged, newer: &Merged, only: Option<&[String]>) -> Result<Vec<Build>, Incomparable> {
+    let find = |merged: &Merged, name: &str| {
+        merged.run.allocators.iter().find(|allocator| allocator.name == name).cloned()
+    };
+    let absent: Vec<String> = only
+        .into_iter()
+        .flatten()
+        .filter(|name| find(older, name).is_none() || find(newer, name).is_none())
+        .map(|name| format!("{name} is not in both runs"))
+        .collect();
+    if !absent.is_empty() {
+        return Err(Incomparable(absent));
+    }
+    let wanted = |allocator: &&Allocator| {
+        !allocator.is_baseline()
+            && allocator.limit.is_none()
+            && only.is_none_or(|only| only.contains(&allocator.name))
+    };
+    let builds: Vec<Build> = newer
+        .run
+        .allocators
+        .iter()
+        .filter(wanted)
+        .filter_map(|after| {
+            let before = find(older, &after.name)?;
+            let same = before.sha256 == after.sha256 && before.environment == after.environment;
+            Some(Build { name: after.name.clone(), before: before.build(), after: after.build(), same })
+        })
+        .collect();
+    if builds.is_empty() {
+        return Err(Incomparable(vec!["they have no allocator in common but glibc".into()]));
+    }
+    Ok(builds)
+}
+
+/// Fails where figures of the two runs say nothing about each other.
+fn refuse(older: &Merged, newer: &Merged, runs: &[Run; 2]) -> Result<(), Incomparable> {
+    let mut reasons = Vec::new();
+    let machine = older.run.machine.differences(&newer.run.machine);
+    if !machine.is_empty() {
+        reasons.push(format!("they ran on another machine: {}", machine.join("; ")));
+    }
+    let baseline =
+        |merged: &Merged| merged.run.allocators.iter().find(|allocator| allocator.is_baseline()).cloned();
+    match (baseline(older), baseline(newer)) {
+        (Some(before), Some(after)) if before.sha256 == after.sha256 => {}
+        (Some(before), Some(after)) => {
+            reasons.push(format!(
+                "they have another glibc as the baseline: {}, and {}",
+                before.build(),
+                after.build()
+            ));
+        }
+        _ => reasons.push("glibc, the baseline, is not in both runs".into()),
+    }
+    for (which, run) in ["older", "newer"].into_iter().zip(runs) {
+        let blocks = run.conclusion.blocks;
+        if blocks < MIN_BLOCKS {
+            reasons.push(format!(
+                "the {which} run has {blocks} complete blocks, and verdicts need {MIN_BLOCKS}: measure with --runs {MIN_BLOCKS}"
+            ));
+        }
+    }
+    if reasons.is_empty() { Ok(()) } else { Err(Incomparable(reasons)) }
+}
+
+fn notes(older: &Merged, newer: &Merged) -> Vec<String> {
+    let [before, after] = [older, newer].map(|merged| &merged.run.workload_program_sha256);
+    let anew = before.is_some() && after.is_some() && before != after;
+    let note = "The workloads' program was built anew in between; each run compares within its own.";
+    let environment = older.run.environment_differences(&newer.run);
+    anew.then(|| note.to_owned()).into_iter().chain(environment).collect()
+}
+
+/// Every row, judged together with all others.
+fn changes(rows: &[Row], pairs: &[Pair], runs: &[Run; 2]) -> Vec<Change> {
+    let family: Vec<Member<'_>> = pairs
+        .iter()
+        .map(|pair| {
+            let floors = [0, 1].map(|at| rows[pair.row].itself[at].as_ref().map(Ratios::floor));
+            Member { ratios: [&pair.ratios[0], &pair.ratios[1]], floors }
+        })
+        .collect();
+    let changes = pairs.iter().zip(judged(&family, runs)).map(|(pair, [throughput, peak_rss])| Change {
+        workload: Some(rows[pair.row].workload.clone()),
+        threads: Some(rows[pair.row].threads),
+        allocator: pair.allocator.clone(),
+        throughput,
+        peak_rss,
+    });
+    changes.collect()
+}
+
+/// The geometric means over rows, judged together.
+fn means(rows: &[Row], pairs: &[Pair], allocators: &[Build], runs: &[Run; 2]) -> Vec<Change> {
+    let mut of_allocators = Vec::new();
+    for build in allocators {
+        let own: Vec<&Pair> = pairs.iter().filter(|pair| pair.allocator == build.name).collect();
+        let mean = |at: usize| Ratios::mean_of(&own.iter().map(|pair| &pair.ratios[at]).collect::<Vec<_>>());
+        let floor = |at: usize| {
+            let itself: Option<Vec<&Ratios>> =
+                own.iter().map(|pair| rows[pair.row].itself[at].as_ref()).collect();
+            Some(Ratios::mean_of(&itself?)?.floor())
+        };
+        if let (Some(before), Some(after)) = (mean(0), mean(1)) {
+            of_allocators.push((build.name.clone(), [before, after], [floor(0), floor(1)]));
+        }
+    }
+    let family: Vec<Member<'_>> = of_allocators
+        .iter()
+        .map(|each| Member { ratios: [&each.1[0], &each.1[1]], floors: each.2 })
+        .collect();
+    let steps = judged(&family, runs);
+    let changes = of_allocators.iter().zip(steps).map(|((name, ..), [throughput, peak_rss])| Change {
+        workload: None,
+        threads: None,
+        allocator: name.clone(),
+        throughput,
+        peak_rss,
+    });
+    changes.collect()
+}
+
+/// One comparison of a family: the ratios and the noise floors of the older run and of the newer one.
+struct Member<'a> {
+    ratios: [&'a Ratios; 2],
+    floors: [Option<Floor>; 2],
+}
+
+/// Throughput and memory of each member of a family.
+fn judged(family: &[Member<'_>], runs: &[Run; 2]) -> Vec<[Step; 2]> {
+    let blocks = runs[0].conclusion.blocks.min(runs[1].conclusion.blocks);
+    let [throughput, peak_rss] = [Metric::Throughput, Metric::PeakRss].map(|metric| {
+        let locations = |member: &Member<'_>| member.ratios.map(|ratios| ratios.in_metric(metric).location());
+        let difference = |member: &Member<'_>| {
+            let [before, after] = locations(member);
+            after.above(before)
+        };
+        let differences: Vec<Location> = family.iter().map(difference).collect();
+        let levels = holm(&differences.iter().map(|found| found.p_value()).collect::<Vec<_>>(), ALPHA);
+        let judged = family.iter().zip(differences.iter().zip(levels)).map(|(member, (found, level))| {
+            let estimate = found.interval(level);
+            // Either ratio may be off by what the noise floor of its own run allows.
+            let [before, after] = member.floors.map(|floor| floor.map(|floor| floor.of(metric).ln_1p()));
+            let together = before.zip(after).map(|(before, after)| (before + after).exp_m1());
+            let margin = together.unwrap_or_default().max(MARGIN);
+            let known = together.map_or(0, |_| blocks);
+            let [before, after] = locations(member).map(|location| location.value.exp());
+            let verdict = judge(estimate, metric, known, margin);
+            Step { before, after, change: Comparison { ratio: estimate.exp(), margin, verdict } }
+        });
+        judged.collect::<Vec<_>>()
+    });
+    throughput.into_iter().zip(peak_rss).map(|(one, other)| [one, other]).collect()
+}

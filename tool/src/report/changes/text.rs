@@ -1,0 +1,127 @@
+//! What changed, as a sentence and a table.
+
+use super::{Change, Changes, Step};
+use crate::report::comparison::Comparison;
+use crate::report::gaps::Gap;
+use crate::report::{table, units};
+use crate::stats::{MARGIN, Verdict};
+
+/// The result in a sentence or two.
+pub(super) fn sentence(changes: &Changes) -> String {
+    let rows = changes.rows.len();
+    let count = |wanted: fn(&Change) -> bool| changes.rows.iter().filter(|change| wanted(change)).count();
+    let failed = match changes.fails_now.len() {
+        0 => String::new(),
+        _ => "Some of what had a number fails now. ".into(),
+    };
+    let (worse, better, undecided) =
+        (count(Change::is_worse), count(Change::is_better), count(Change::is_undecided));
+    let of_rows = |number: usize| format!("{number} of {rows} {}", if rows == 1 { "row" } else { "rows" });
+    let main = if worse > 0 {
+        format!("Worse in {}, better in {better}", of_rows(worse))
+    } else if changes.means.iter().any(Change::is_worse) {
+        "Worse in the geometric mean, and in no single row for certain".into()
+    } else if better > 0 {
+        format!("Nothing is worse; better in {}", of_rows(better))
+    } else {
+        "Nothing is worse, and nothing is better".into()
+    };
+    let undecided = match undecided {
+        0 => String::new(),
+        undecided => format!("; cannot tell in {undecided}, more blocks may"),
+    };
+    format!("{failed}{main}{undecided}.{}", noise(changes))
+}
+
+/// How much the noise of both runs hides, where that is more than the least that counts.
+fn noise(changes: &Changes) -> String {
+    let rows = changes.rows.iter();
+    let Some(noisiest) =
+        rows.max_by(|a, b| a.throughput.change.margin.total_cmp(&b.throughput.change.margin))
+    else {
+        return String::new();
+    };
+    let margin = noisiest.throughput.change.margin;
+    let (Some(workload), Some(threads)) = (&noisiest.workload, noisiest.threads) else {
+        return String::new();
+    };
+    if margin <= MARGIN {
+        return String::new();
+    }
+    format!(" Noise hides changes of speed up to {:.0} % in {workload} × {threads}.", margin * 100.0)
+}
+
+impl Changes {
+    /// The sentence, what was compared, and the table.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n\n", self.verdict);
+        for (which, run) in ["before", "after"].into_iter().zip(&self.runs) {
+            text += &format!("{which}: {}, {}, {} blocks\n", run.host, run.started, run.blocks);
+        }
+        for build in &self.allocators {
+            let news = if build.same { "the same file".to_owned() } else { format!("now {}", build.after) };
+            text += &format!("{}: {}; {news}\n", build.name, build.before);
+        }
+        let head = [
+            "workload",
+            "threads",
+            "allocator",
+            "speed × glibc",
+            "change",
+            "",
+            "memory × glibc",
+            "change",
+            "",
+        ];
+        let head = head.map(str::to_owned);
+        let cells: Vec<Vec<String>> = self.rows.iter().chain(&self.means).map(cells).collect();
+        text += &format!("\n{}\n", table::rows(&head, &cells, 3));
+        text += &format!(
+            "Changes with intervals that hold for the whole table; ? cannot tell; = no change of more than {:.0} %, or of \
+             what both runs' noise floors allow together: ±.\n",
+            MARGIN * 100.0
+        );
+        for (what, gaps) in [("fails now", &self.fails_now), ("failed before", &self.works_now)] {
+            for Gap { allocators, workload, threads, reason, .. } in gaps {
+                let threads: Vec<String> = threads.iter().map(u32::to_string).collect();
+                text += &format!(
+                    "{}: {workload}, threads {}: {what}: {reason}\n",
+                    allocators.join(", "),
+                    threads.join(", ")
+                );
+            }
+        }
+        for note in &self.notes {
+            text += &format!("{note}\n");
+        }
+        text
+    }
+}
+
+/// What counts as no change, where the noise of the runs has a say in it.
+fn margin(change: &Comparison) -> String {
+    if change.verdict == Verdict::Equivalent && change.margin > MARGIN {
+        format!(" ±{:.0} %", change.margin * 100.0)
+    } else {
+        String::new()
+    }
+}
+
+fn cells(change: &Change) -> Vec<String> {
+    let workload = change.workload.clone().unwrap_or_else(|| "geometric mean".into());
+    let mut cells = vec![workload, change.threads.map_or(String::new(), |threads| threads.to_string())];
+    cells.push(change.allocator.clone());
+    for Step { before, after, change } in [&change.throughput, &change.peak_rss] {
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let ratio = change.ratio;
+        cells.push(format!("{} → {}", units::multiple(*before), units::multiple(*after)));
+        cells.push(format!(
+            "{:+.1} % [{:+.1}, {:+.1}]",
+            percent(ratio.value),
+            percent(ratio.low),
+            percent(ratio.high)
+        ));
+        cells.push(table::verdict(change.verdict) + &margin(change));
+    }
+    cells
+}

@@ -1,0 +1,224 @@
+//! Goes on with a run that was interrupted: what it has measured is not measured again.
+//!
+//! The campaign goes through its plan as if nothing had been done, and takes every sample that is there
+//! already instead of running a process, so that whoever failed is out, and blocks that were disturbed are
+//! told, as at first. A block that was not finished is run again as a whole: its halves would belong to two
+//! different times.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::campaign::Session;
+use super::plan::{Entry, Step};
+use crate::record::{BlockLog, Judgement, Pass, Sample};
+
+/// What a sample is of: pass, block, attempt, allocator, workload, threads.
+type Key = (Pass, Option<usize>, usize, String, String, u32);
+
+/// What a run has measured before.
+#[derive(Debug, Default)]
+pub struct Past {
+    pub(super) probes: Vec<Sample>,
+    /// Those of one key in the order of execution.
+    samples: BTreeMap<Key, VecDeque<Sample>>,
+    log: Vec<BlockLog>,
+}
+
+/// What is known of an attempt at a block.
+pub(super) enum Recall {
+    /// It was never begun.
+    Nothing,
+    /// It was not run to its end.
+    Unfinished,
+    /// It was, and this disturbed it.
+    Whole(BlockLog),
+}
+
+impl From<Vec<Sample>> for Past {
+    /// A run that has only begun: its probes.
+    fn from(probes: Vec<Sample>) -> Self {
+        Self { probes, ..Self::default() }
+    }
+}
+
+impl Past {
+    /// All that a run has measured, with its log of blocks, which may lack the last ones.
+    pub fn new(samples: Vec<Sample>, log: Vec<BlockLog>) -> Self {
+        let mut past = Self { log, ..Self::default() };
+        for sample in samples {
+            match sample.pass {
+                Pass::Probe => past.probes.push(sample),
+                _ => past.samples.entry(key(&sample)).or_default().push_back(sample),
+            }
+        }
+        past
+    }
+
+    /// For how long processes have run so far.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.samples.values().flatten().map(|sample| sample.elapsed_ns).sum())
+    }
+
+    /// The next sample like this one, which was not taken yet.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Sample> {
+        self.samples.get_mut(key)?.pop_front()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.samples.get(key).is_some_and(|left| !left.is_empty())
+    }
+
+    fn of_attempt(&self, block: usize, attempt: usize) -> impl Iterator<Item = &Sample> {
+        let samples = self.samples.values().flatten();
+        samples.filter(move |sample| sample.block == Some(block) && sample.attempt == attempt)
+    }
+
+    /// The log of an attempt that ended, where the run did not live to write it.
+    fn reconstructed(&self, block: usize, attempt: usize) -> BlockLog {
+        let samples = || self.of_attempt(block, attempt);
+        let switches = |sample: &Sample| sample.usage.map_or(0, |usage| usage.involuntary_switches);
+        BlockLog {
+            block,
+            attempt,
+            started: samples().map(|sample| sample.started.clone()).min().unwrap_or_default(),
+            seconds: samples().map(|sample| sample.elapsed_ns as f64 / 1e9).sum(),
+            processes: samples().count(),
+            steal_share: None,
+            cpu_pressure_share: None,
+            involuntary_switches: samples().map(switches).sum(),
+            run_again: None,
+        }
+    }
+}
+
+fn key(sample: &Sample) -> Key {
+    let Sample { pass, block, attempt, allocator, workload, threads, .. } = sample;
+    (*pass, *block, *attempt, allocator.clone(), workload.clone(), *threads)
+}
+
+impl Session<'_> {
+    /// What is known of this attempt at a block.
+    pub(super) fn recall(&self, block: usize, attempt: usize) -> Recall {
+        let logged = self.past.log.iter().find(|log| (log.block, log.attempt) == (block, attempt));
+        if self.past.of_attempt(block, attempt).next().is_none() {
+            return Recall::Nothing;
+        }
+        let is_there = |step: &Step| {
+            self.out.contains(&(step.allocator, step.row)) || self.past.has(&self.key(block, attempt, *step))
+        };
+        if !self.campaign.plan.block(block, self.participants.len()).iter().all(is_there) {
+            return Recall::Unfinished;
+        }
+        Recall::Whole(logged.cloned().unwrap_or_else(|| self.past.reconstructed(block, attempt)))
+    }
+
+    /// Passes over an attempt that was not run to its end. What failed in it stays failed.
+    pub(super) fn pass_over(&mut self, block: usize, attempt: usize) {
+        for step in self.campaign.plan.block(block, self.participants.len()) {
+            let Some(sample) = self.past.take(&self.key(block, attempt, step)) else { continue };
+            if !matches!(sample.result, Judgement::Measured(_)) {
+                self.samples.push(sample);
+                self.drop_out(step.allocator, &[step.row]);
+            }
+        }
+    }
+
+    /// The sample that a process would give, where there is one already.
+    pub(super) fn known(
+        &mut self,
+        entry: &Entry,
+        pass: Pass,
+        block: Option<(usize, usize)>,
+        step: Step,
+    ) -> Option<Sample> {
+        let (block, attempt) = (block.map(|(block, _)| block), block.map_or(0, |(_, attempt)| attempt));
+        let allocator = self.participants[step.allocator].name.clone();
+        self.past.take(&(pass, block, attempt, allocator, entry.label.clone(), step.row.threads))
+    }
+
+    fn key(&self, block: usize, attempt: usize, step: Step) -> Key {
+        let allocator = self.participants[step.allocator].name.clone();
+        let workload = self.campaign.plan.entries[step.row.entry].label.clone();
+        (Pass::Timed, Some(block), attempt, allocator, workload, step.row.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::testing::{Asked, conclude_from};
+    use crate::run::{Conclusion, Past};
+
+    const ALL: [Pass; 2] = [Pass::Latency, Pass::Memory];
+
+    /// A run of four blocks on two rows, from what was measured before; x fails on two threads. All samples
+    /// that it left behind, in order, and what it came to.
+    fn run(before: &[Sample], log: &[BlockLog], interrupt_after: usize) -> (Vec<Sample>, Conclusion, usize) {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
+        let mut asked = 0;
+        let past = Past::new(before.to_vec(), log.to_vec());
+        let deviate = |request: &Asked<'_>, _: &mut _| {
+            asked += 1;
+            let bad = request.allocator == "x" && request.threads == 2 && request.pass.is_empty();
+            bad.then(|| r#"{"outcome":"failed","reason":"broken"}"#.to_owned())
+        };
+        let (kept, conclusion) = conclude_from(past, &ALL, &allocators, 4, interrupt_after, deviate);
+        let all = before.iter().cloned().chain(kept).collect();
+        (all, conclusion, asked)
+    }
+
+    fn kinds(conclusion: &Conclusion) -> Vec<Key> {
+        let measured = |sample: &&Sample| matches!(sample.result, Judgement::Measured(_));
+        let mut kinds: Vec<Key> = conclusion.samples.iter().filter(measured).map(key).collect();
+        for kind in &mut kinds {
+            kind.2 = 0;
+        }
+        kinds.sort();
+        kinds
+    }
+
+    #[test]
+    fn wherever_it_was_interrupted_it_comes_to_the_same_and_nothing_is_measured_twice() {
+        let (_, whole, all) = run(&[], &[], usize::MAX);
+        assert_eq!((whole.blocks, whole.interrupted), (4, false));
+        for interrupt_after in 0..all {
+            let (samples, interrupted, done) = run(&[], &[], interrupt_after);
+            assert!(interrupted.interrupted && done == interrupt_after);
+            for log in [&interrupted.block_log[..], &[]] {
+                let (_, again, more) = run(&samples, log, usize::MAX);
+                assert_eq!((again.blocks, again.interrupted), (4, false), "after {interrupt_after}");
+                assert_eq!(kinds(&again), kinds(&whole), "after {interrupt_after}");
+                // Only the unfinished block is measured again: six processes at most, before one fails.
+                assert!((all..all + 6).contains(&(done + more)), "after {interrupt_after}: {more}");
+                let failed = again.samples.iter().filter(|sample| sample.result.reason().is_some());
+                assert_eq!(failed.count(), 1, "after {interrupt_after}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_may_be_interrupted_again_and_again() {
+        let (mut samples, mut log) = (Vec::new(), Vec::new());
+        let mut rounds = 0;
+        loop {
+            // As many as a block has, and the canaries.
+            let (kept, conclusion, _) = run(&samples, &log, 7);
+            (samples, log) = (kept, conclusion.block_log.clone());
+            rounds += 1;
+            assert!(rounds < 30, "no progress");
+            if !conclusion.interrupted {
+                assert_eq!(conclusion.blocks, 4);
+                break;
+            }
+        }
+        assert!(rounds > 3);
+    }
+
+    #[test]
+    fn a_finished_run_is_only_read() {
+        let (samples, whole, _) = run(&[], &[], usize::MAX);
+        let (_, again, more) = run(&samples, &whole.block_log, usize::MAX);
+        assert_eq!((more, kinds(&again), again.block_log), (0, kinds(&whole), whole.block_log));
+    }
+}
