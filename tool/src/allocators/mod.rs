@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
-pub use identify::resolve;
+pub use identify::{package_version, resolve};
 pub use select::{one, select};
 
 /// Name of the project's own allocator.

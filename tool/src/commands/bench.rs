@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::apps::apps;
 use super::opening::Opening;
 use super::print;
 use crate::allocators::{self, Allocator, Finder};
@@ -17,6 +18,9 @@ use crate::run::{
 
 /// Measures, prints the comparison, and writes the report.
 pub fn bench(arguments: &Bench) -> Result<ExitCode> {
+    if let Some(names) = &arguments.apps {
+        return apps(arguments, names);
+    }
     let program = Program::find()?;
     let machine = Machine::read();
     let preset = if arguments.quick { preset(QUICK_PRESET)? } else { arguments.preset };

@@ -10,6 +10,7 @@ mod comparison;
 mod gaps;
 mod grids;
 mod html;
+mod kept;
 mod labels;
 mod leak;
 mod measured;
@@ -27,6 +28,7 @@ mod verdict;
 
 pub use compared::Compared;
 pub use html::write;
+pub use kept::Kept;
 pub use seed_lines::seed_lines;
 pub use summary::{Cell, Summary};
 pub use table::{rows, terminal_width, text_table, wrapped_rows};

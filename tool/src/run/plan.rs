@@ -103,20 +103,12 @@ impl Plan {
                 bail!(UsageError(format!("{} runs with 1 to {bound} threads", entry.label)));
             }
         }
-        let rows = entries
-            .iter()
-            .enumerate()
-            .flat_map(|(index, entry)| {
-                entry.threads.iter().map(move |&threads| Row { entry: index, threads })
-            })
-            .collect();
-        Ok(Self { entries, rows, seed })
+        Ok(Self { rows: rows(&entries), entries, seed })
     }
 
-    /// One row: this entry on its first thread count.
-    pub fn single(entry: Entry, seed: u64) -> Self {
-        let rows = entry.threads.first().map(|&threads| Row { entry: 0, threads });
-        Self { rows: rows.into_iter().collect(), entries: vec![entry], seed }
+    /// These entries as they are, each with its own thread counts.
+    pub fn of(entries: Vec<Entry>, seed: u64) -> Self {
+        Self { rows: rows(&entries), entries, seed }
     }
 
     /// The order of one block: every allocator runs every row once, shuffled by seed and block.
@@ -134,6 +126,13 @@ impl Plan {
         }
         steps
     }
+}
+
+fn rows(entries: &[Entry]) -> Vec<Row> {
+    let indexed = entries.iter().enumerate();
+    indexed
+        .flat_map(|(entry, of_it)| of_it.threads.iter().map(move |&threads| Row { entry, threads }))
+        .collect()
 }
 
 /// 1, 2, 4 … up to twice the CPUs, and up to 4 at least.
