@@ -12,7 +12,7 @@ const FAULTY: usize = 10;
 
 /// GCC compiles generated C with optimisation.
 pub fn gcc(site: &Site) -> io::Result<Subject> {
-    let source = site.write("generated.c", source(site.amount(1200, 20), false))?;
+    let source = site.write("generated.c", source(site.amount(500, 20), false))?;
     let object = site.in_run("generated.o");
     let command = words(site.program("gcc"), &[&"-O2", &"-w", &"-c", &source, &"-o", &object]);
     Ok(site.command(command, move |_| fingerprint(&object)))

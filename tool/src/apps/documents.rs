@@ -14,7 +14,7 @@ use crate::trial::Subject;
 /// Ghostscript renders pages to pixels.
 pub fn ghostscript(site: &Site) -> io::Result<Subject> {
     const DOTS_PER_INCH: usize = 36;
-    let pages = site.amount(60, 2);
+    let pages = site.amount(25, 2);
     let document = site.write("document.pdf", pdf::document(pages))?;
     let mut output = OsString::from("-sOutputFile=");
     output.push(site.in_run("page%d.ppm"));
@@ -46,7 +46,7 @@ pub fn ghostscript(site: &Site) -> io::Result<Subject> {
 
 /// GNU sort, all in memory.
 pub fn sort(site: &Site) -> io::Result<Subject> {
-    let lines = site.amount(1_500_000, 20_000);
+    let lines = site.amount(1_000_000, 20_000);
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let text: String =
         (0..lines).map(|number| format!("{:08x} {number}\n", random.random_range(0..u32::MAX))).collect();

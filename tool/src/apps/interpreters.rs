@@ -19,7 +19,7 @@ pub fn python(site: &Site) -> io::Result<Subject> {
 
 /// Two threads of Rust under Python.
 pub fn tokenizers(site: &Site) -> io::Result<Subject> {
-    let texts = site.amount(1500, 50);
+    let texts = site.amount(700, 50);
     let mut subject =
         script(site, site.program(PYTHON), "tokens.py", include_str!("scripts/tokens.py"), texts)?;
     subject

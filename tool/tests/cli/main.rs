@@ -1,5 +1,6 @@
 //! The finished tool with real processes.
 
+mod apps;
 mod bench;
 mod common;
 mod compare;
@@ -9,3 +10,4 @@ mod limits;
 mod measures;
 mod run;
 mod selftest;
+mod served;
