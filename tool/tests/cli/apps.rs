@@ -121,3 +121,39 @@ fn the_list_of_workloads_names_the_apps() {
         assert!(stdout.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {stdout}");
     }
 }
+
+#[test]
+fn every_app_that_is_installed_passes_its_own_check() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("tmp")).expect("created");
+    let mut command = tool(folder.path());
+    command.env("TMPDIR", folder.path().join("tmp"));
+    command.args([
+        "bench",
+        "--apps",
+        "--quick",
+        "-a",
+        "glibc:arena_max=1",
+        "-r",
+        "1",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    let (stdout, stderr) = texts(&command.output().expect("runs"));
+    let summary: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
+    for gap in summary["gaps"].as_array().expect("a list") {
+        assert_eq!(gap["failed"], false, "{gap}");
+        eprintln!("skipped: {}: {}", gap["workload"], gap["reason"]);
+    }
+    let measured = statuses(&summary, "glibc").into_iter().filter(|status| *status == "measured").count();
+    assert!(measured >= 3, "gcc, perl and sort are on every machine that builds this: {summary}");
+    for row in summary["kept"]["rows"].as_array().expect("a list") {
+        assert!(
+            row["bytes"].as_array().expect("a list").iter().all(|bytes| bytes.as_f64() > Some(1e5)),
+            "{row}"
+        );
+    }
+    let left = fs::read_dir(folder.path().join("tmp")).expect("a folder").count();
+    assert_eq!(left, 0, "the scratch folder has gone");
+}
