@@ -16,16 +16,25 @@ use crate::trial::{Subject, TrialExecutor};
 struct Place<'a> {
     subject: &'a Subject,
     trial: TrialExecutor<'a>,
-    looked: bool,
+    /// What its first run without any preload said; none before it.
+    looked: Option<Looked>,
+}
+
+/// What the first run of an app said.
+enum Looked {
+    /// It can be measured.
+    Measurable,
     /// Why it is not measured.
-    refusal: Option<Outcome>,
+    Refused(Outcome),
+    /// The user wants to stop.
+    Interrupted,
 }
 
 /// Runs each app by an executor of its own. Before its first run it is tried without any preload, which gives the
 /// product that every run is held against.
 pub struct AppsExecutor<'a> {
     places: BTreeMap<&'static str, Place<'a>>,
-    missing: BTreeMap<&'static str, String>,
+    absent: BTreeMap<&'static str, Outcome>,
     baseline: Option<Allocator>,
     interrupt: Interrupt,
     remarks: Vec<String>,
@@ -36,7 +45,7 @@ impl<'a> AppsExecutor<'a> {
     pub fn new(interrupt: Interrupt) -> Self {
         Self {
             places: BTreeMap::new(),
-            missing: BTreeMap::new(),
+            absent: BTreeMap::new(),
             baseline: None,
             interrupt,
             remarks: Vec::new(),
@@ -55,12 +64,18 @@ impl<'a> AppsExecutor<'a> {
         let mut trial = TrialExecutor::new(subject, interrupt);
         trial.prepare(allocators, &out.join(name));
         self.baseline = allocators.iter().find(|allocator| allocator.name == BASELINE).cloned();
-        self.places.insert(name, Place { subject, trial, looked: false, refusal: None });
+        self.places.insert(name, Place { subject, trial, looked: None });
     }
 
     /// Adds an app that is not installed, with the command that installs it.
     pub fn add_missing(&mut self, name: &'static str, install: &str) {
-        self.missing.insert(name, format!("not installed: {install}"));
+        let reason = format!("not installed: {install}");
+        self.absent.insert(name, Outcome::NotMeasurable { reason });
+    }
+
+    /// Adds an app whose input could not be made.
+    pub fn add_broken(&mut self, name: &'static str, reason: String) {
+        self.absent.insert(name, Outcome::Failed { reason });
     }
 
     /// What was noticed about the programs.
@@ -71,58 +86,56 @@ impl<'a> AppsExecutor<'a> {
         self.remarks.iter().cloned().chain(of_runs).collect()
     }
 
-    /// Tries the app as it is, once. False if interrupted.
-    fn look(&mut self, name: &'static str) -> bool {
-        let Some(place) = self.places.get_mut(name).filter(|place| !place.looked) else { return true };
-        place.looked = true;
-        let library = self.baseline.as_ref().and_then(|baseline| architecture(&baseline.library));
-        let prospect = match examine(&place.subject.words()[0], library) {
+    /// Tries an app as it is, and takes down what is noticed. Why it is not measured; none where it is.
+    fn look(
+        place: &mut Place<'_>,
+        name: &str,
+        baseline: Option<&Allocator>,
+        remarks: &mut Vec<String>,
+    ) -> Looked {
+        let baseline = baseline.map(|baseline| baseline.library.as_path());
+        let prospect = match examine(&place.subject.words()[0], baseline.and_then(architecture)) {
             Ok(prospect) => prospect,
             Err(NotFound::Missing(reason) | NotFound::NotExecutable(reason)) => {
-                place.refusal = Some(Outcome::Failed { reason });
-                return true;
+                return Looked::Refused(Outcome::Failed { reason });
             }
         };
         if let Some(obstacle) = prospect.obstacle {
             let reason = format!("no allocator can take the place of its own: it {obstacle}");
-            place.refusal = Some(Outcome::NotMeasurable { reason });
-            return true;
+            return Looked::Refused(Outcome::NotMeasurable { reason });
         }
-        self.remarks.extend(prospect.in_part.map(|part| format!("{name} {part}.")));
-        match place.trial.first_look() {
-            Ok(None) => return false,
-            Ok(Some(look)) => {
-                let baseline = self.baseline.as_ref().map(|baseline| &baseline.library);
-                let others = look.libraries.iter().filter(|&library| Some(library) != baseline);
-                self.remarks.extend(others.map(|library| {
-                    format!(
-                        "{name}: without a preload {} serves it; here glibc is preloaded too.",
-                        library.display()
-                    )
-                }));
-            }
-            Err(error) => place.refusal = Some(Outcome::Failed { reason: format!("{error:#}") }),
-        }
-        true
+        remarks.extend(prospect.in_part.map(|part| format!("{name} {part}.")));
+        let look = match place.trial.first_look() {
+            Ok(Some(look)) => look,
+            Ok(None) => return Looked::Interrupted,
+            Err(error) => return Looked::Refused(Outcome::Failed { reason: format!("{error:#}") }),
+        };
+        let others = look.libraries.iter().filter(|library| Some(library.as_path()) != baseline);
+        remarks.extend(others.map(|library| {
+            let library = library.display();
+            format!("{name}: without a preload {library} serves it; in glibc's column glibc does.")
+        }));
+        Looked::Measurable
     }
 }
 
 impl Executor for AppsExecutor<'_> {
     fn execute(&mut self, invocation: &Invocation) -> Ended {
-        let asked = invocation.arguments.get(1).map_or("", String::as_str);
-        if let Some(reason) = self.missing.get(asked) {
-            return told(Outcome::NotMeasurable { reason: reason.clone() });
-        }
-        let Some(name) = self.places.keys().copied().find(|name| *name == asked) else {
-            return told(Outcome::Failed { reason: format!("there is no app '{asked}'") });
+        let name = invocation.arguments.get(1).map_or("", String::as_str);
+        let Some(place) = self.places.get_mut(name) else {
+            let unknown = || Outcome::Failed { reason: format!("there is no app '{name}'") };
+            return told(self.absent.get(name).cloned().unwrap_or_else(unknown));
         };
-        if !self.look(name) {
-            return Ended { end: End::Interrupted, ..told(Outcome::NotMeasurable { reason: String::new() }) };
+        if place.looked.is_none() {
+            place.looked = Some(Self::look(place, name, self.baseline.as_ref(), &mut self.remarks));
         }
-        match self.places.get_mut(name) {
-            Some(Place { refusal: Some(outcome), .. }) => told(outcome.clone()),
-            Some(place) => place.trial.execute(invocation),
-            None => told(Outcome::Failed { reason: format!("there is no app '{asked}'") }),
+        match &place.looked {
+            Some(Looked::Refused(outcome)) => told(outcome.clone()),
+            Some(Looked::Interrupted) => {
+                let reason = "interrupted".to_owned();
+                Ended { end: End::Interrupted, ..told(Outcome::NotMeasurable { reason }) }
+            }
+            Some(Looked::Measurable) | None => place.trial.execute(invocation),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,7 +29,7 @@ const QUICK_BUDGET: Duration = Duration::from_secs(60);
 
 /// The result: that of any run, and what apps have besides.
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct Answer<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     kept: &'a Kept,
@@ -48,13 +49,16 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
         bail!("none of these programs is installed; run: {install}");
     }
     let scratch = apps::scratch()?;
-    let subjects = subjects(&found, &scratch, arguments)?;
+    let subjects = subjects(&found, &scratch, arguments);
     let interrupt = || Interrupt::install().context("cannot catch signals");
     let machine = Machine::read();
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     let mut executor = AppsExecutor::new(interrupt()?);
     for (name, subject) in &subjects {
-        executor.add(name, subject, interrupt()?, (&allocators, folder.path()));
+        match subject {
+            Ok(subject) => executor.add(name, subject, interrupt()?, (&allocators, folder.path())),
+            Err(error) => executor.add_broken(name, format!("its input cannot be made: {error}")),
+        }
     }
     for (app, programs) in &found {
         if let Err(install) = programs {
@@ -103,7 +107,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
     let notes = executor.remarks();
     let page = report::write(&folder, &summary, &record)?;
     if arguments.json {
-        let result = Outcome { summary: &summary, kept: &kept, notes: &notes };
+        let result = Answer { summary: &summary, kept: &kept, notes: &notes };
         print(&(serde_json::to_string_pretty(&result)? + "\n"))?;
     } else {
         let table = report::text_table(&summary, report::terminal_width());
@@ -143,20 +147,19 @@ fn subjects(
     found: &[(&App, Programs)],
     scratch: &TempDir,
     arguments: &Bench,
-) -> Result<Vec<(&'static str, Subject)>> {
-    let mut subjects = Vec::new();
-    for (app, programs) in found {
-        let Ok(programs) = programs else { continue };
-        let site = Site {
-            folder: scratch.path().join(app.name),
-            programs: programs.clone(),
-            small: arguments.quick,
-            timeout: arguments.timeout,
-        };
-        let made = fs::create_dir(&site.folder).and_then(|()| (app.subject)(&site));
-        subjects.push((app.name, made.with_context(|| format!("cannot make the input of {}", app.name))?));
-    }
-    Ok(subjects)
+) -> Vec<(&'static str, io::Result<Subject>)> {
+    let there = found.iter().filter_map(|(app, programs)| Some((app, programs.as_ref().ok()?)));
+    there
+        .map(|(app, programs)| {
+            let site = Site {
+                folder: scratch.path().join(app.name),
+                programs: programs.clone(),
+                small: arguments.quick,
+                timeout: arguments.timeout,
+            };
+            (app.name, fs::create_dir(&site.folder).and_then(|()| (app.subject)(&site)))
+        })
+        .collect()
 }
 
 /// Lists what would be measured.

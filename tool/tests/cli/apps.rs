@@ -93,6 +93,22 @@ fn a_wrong_output_is_a_failed_row_and_never_a_number() {
 }
 
 #[test]
+fn an_input_that_cannot_be_made_fails_its_row_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    offer(folder.path(), "sort");
+    for name in ["slapd", "slapcat", "ldapsearch", "ldapmodify"] {
+        pretend(folder.path(), name, "#!/bin/sh\n");
+    }
+    pretend(folder.path(), "slapadd", "#!/bin/sh\necho no luck >&2\nexit 1\n");
+    let output = apps(folder.path(), "slapd,sort", &["-r", "1", "--json", "--out", "out"]);
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    let summary: Value = serde_json::from_str(&stdout).expect("JSON and nothing else");
+    assert_eq!(statuses(&summary, "good"), ["failed", "measured"], "{summary}");
+    assert_eq!(summary["gaps"][0]["reason"], "its input cannot be made: slapadd: no luck");
+}
+
+#[test]
 fn nothing_to_measure_and_nonsense_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     bin(folder.path());

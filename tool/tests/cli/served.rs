@@ -89,7 +89,9 @@ fn a_setuid_program_ignores_the_preload() {
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("allowed");
     let mounted_nosuid = || {
-        said(&Command::new(&path).env("LD_PRELOAD", "./libgood.so").output().expect("runs")).0 == "preloaded"
+        said(&Command::new(&path).env("LD_PRELOAD", folder.path().join("libgood.so")).output().expect("runs"))
+            .0
+            == "preloaded"
     };
     library(folder.path(), "good", SERVING, &[]);
     if mounted_nosuid() {
