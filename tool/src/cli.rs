@@ -81,6 +81,11 @@ pub struct Bench {
     /// The same as `--preset quick`
     #[arg(long, conflicts_with = "preset")]
     pub quick: bool,
+    /// Measure real programs instead: those of these names, separated by commas, or all that are installed (see
+    /// `ample workloads`); with --quick, each as little as its test does
+    #[arg(long, value_name = "LIST", num_args = 0.., value_delimiter = ',', conflicts_with_all =
+        ["workloads", "threads", "preset", "measures", "settings", "seed_arguments", "shard", "resume"])]
+    pub apps: Option<Vec<String>>,
     /// What to measure besides, each in runs of its own after the blocks, separated by commas: how long
     /// single calls take, memory over operations, the processor's counters, system calls by name
     /// [default: what the preset asks for: full all, the others none]

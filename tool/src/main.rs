@@ -1,9 +1,10 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
 //! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
-//! [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`report`], [`history`], [`commands`], [`cli`].
+//! [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
 
 mod allocators;
+mod apps;
 mod cli;
 mod commands;
 mod error;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
-pub use identify::{file_sha256, resolve};
+pub use identify::{file_sha256, package_version, resolve};
 pub use select::{one, select};
 
 /// Name of the project's own allocator.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::apps::apps;
 use super::opening::Opening;
 use super::{history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
@@ -18,6 +19,9 @@ use crate::run::{
 
 /// Measures, prints the comparison, and writes the report; or goes on with that.
 pub fn bench(arguments: &Bench) -> Result<ExitCode> {
+    if let Some(names) = &arguments.apps {
+        return apps(arguments, names);
+    }
     let Some(folder) = &arguments.resume else { return measure(arguments, None) };
     let stored = Stored::open(folder)?;
     measure(&resume::arguments(&stored)?, Some(stored))

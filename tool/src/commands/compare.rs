@@ -111,6 +111,8 @@ fn subject(arguments: &Compare) -> Result<Subject> {
         metrics: arguments.metrics.clone(),
         exit_code: arguments.exit_code,
         timeout: arguments.timeout,
+        environment: Vec::new(),
+        care: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The commands: each puts the modules below together, and prints.
 
 mod allocators;
+mod apps;
 mod bench;
 mod compare;
 mod diff;

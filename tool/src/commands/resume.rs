@@ -16,6 +16,9 @@ pub fn arguments(stored: &Stored) -> Result<Bench> {
         bail!("{folder} was merged from shards; go on with the folder of a shard, and merge again");
     }
     match Cli::try_parse_from(&stored.run.command) {
+        Ok(Cli { command: Command::Bench(bench) }) if bench.apps.is_some() => {
+            bail!("{folder} holds real programs (--apps), which cannot be gone on with: begin a new run")
+        }
         Ok(Cli { command: Command::Bench(bench) }) => Ok(*bench),
         Ok(_) => bail!("{folder} was not measured by ample bench: only such a run can be gone on with"),
         Err(_) => bail!(

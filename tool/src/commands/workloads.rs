@@ -1,14 +1,15 @@
-//! `ample workloads`.
+//! `ample workloads`: the workloads, and the real programs.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 use super::print;
+use crate::apps;
 use crate::report;
 use crate::run::Program;
 
-/// Lists the workloads and their parameters.
+/// Lists the workloads and their parameters; and the apps, with the programs found or how to get them.
 pub fn workloads() -> Result<ExitCode> {
     let program = Program::find()?;
     let head =
@@ -31,6 +32,18 @@ pub fn workloads() -> Result<ExitCode> {
             ]
         })
         .collect();
-    print(&(report::wrapped_rows(&head, &rows) + "\n"))?;
+    let workloads = report::wrapped_rows(&head, &rows);
+    let head = ["app (ample bench --apps)", "what it tells", "threads", "found"].map(str::to_owned);
+    let rows: Vec<Vec<String>> = apps::all()
+        .iter()
+        .map(|app| {
+            let found = match apps::find(app) {
+                Ok(programs) => apps::served(app, &programs),
+                Err(install) => format!("not installed: {install}"),
+            };
+            vec![app.name.into(), app.tells.into(), app.threads.to_string(), found]
+        })
+        .collect();
+    print(&format!("{workloads}\n\n{}\n", report::wrapped_rows(&head, &rows)))?;
     Ok(ExitCode::SUCCESS)
 }

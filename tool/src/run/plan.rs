@@ -110,10 +110,9 @@ impl Plan {
         Ok(Self { rows: rows(&entries), entries, shard: None, seed })
     }
 
-    /// One row: this entry on its first thread count.
-    pub fn single(entry: Entry, seed: u64) -> Self {
-        let rows = entry.threads.first().map(|&threads| Row { entry: 0, threads });
-        Self { rows: rows.into_iter().collect(), entries: vec![entry], shard: None, seed }
+    /// These entries as they are, each with its own thread counts.
+    pub fn of(entries: Vec<Entry>, seed: u64) -> Self {
+        Self { rows: rows(&entries), entries, shard: None, seed }
     }
 
     /// The rows of a run that was recorded so. They can be told of, and not be run.

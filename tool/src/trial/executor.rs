@@ -57,6 +57,8 @@ pub(super) struct Trial {
     pub programs: BTreeSet<PathBuf>,
     /// The most pages of files that one process had, in bytes.
     pub files: u64,
+    /// What it produced, where that is looked at.
+    pub product: Option<String>,
 }
 
 impl Trial {
@@ -75,6 +77,7 @@ impl Trial {
             server_output: String::new(),
             programs: BTreeSet::new(),
             files: 0,
+            product: None,
         }
     }
 
@@ -111,6 +114,8 @@ pub struct TrialExecutor<'a> {
     /// The most pages of files that one process had so far, in bytes.
     files: u64,
     remarks: BTreeSet<String>,
+    /// What the program produces without a preload, where that is looked at.
+    reference: Option<String>,
 }
 
 impl<'a> TrialExecutor<'a> {
@@ -125,6 +130,7 @@ impl<'a> TrialExecutor<'a> {
             served: BTreeMap::new(),
             files: 0,
             remarks: BTreeSet::new(),
+            reference: None,
         }
     }
 
@@ -152,6 +158,7 @@ impl<'a> TrialExecutor<'a> {
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
         self.is_long_enough(trial.wall)?;
         self.files = trial.files;
+        self.reference = trial.product;
         let recorded = Record::read(record.path())?;
         Ok(Some(FirstLook {
             library: recorded.library(trial.pid),
@@ -183,7 +190,11 @@ impl<'a> TrialExecutor<'a> {
         padding: Option<&str>,
         record: Option<&Path>,
     ) -> io::Result<Trial> {
+        if let Some(care) = &self.subject.care {
+            care.prepare()?;
+        }
         let mut command = plain(self.subject.words());
+        command.envs(self.subject.environment.iter().map(|(name, value)| (name, value)));
         if let Some(allocator) = allocator {
             put_on(&mut command, allocator);
         }
@@ -192,15 +203,26 @@ impl<'a> TrialExecutor<'a> {
             Record::write_to(folder, &mut command)?;
         }
         let notes_programs = record.is_some();
-        match &self.subject.kind {
-            Kind::Command(_) => self.command(command, notes_programs),
+        let mut trial = match &self.subject.kind {
+            Kind::Command(_) => self.command(command, notes_programs)?,
             Kind::Server(server) => server.run(
                 command,
                 plain,
                 &self.interrupt,
                 self.subject.timeout,
                 (notes_programs, self.files),
-            ),
+            )?,
+        };
+        self.look_after(&mut trial);
+        Ok(trial)
+    }
+
+    /// Holds what a run that succeeded has produced against what it should have.
+    fn look_after(&self, trial: &mut Trial) {
+        let Some(care) = self.subject.care.as_ref().filter(|_| self.reason(trial).is_none()) else { return };
+        match care.product(&trial.stdout, self.reference.as_deref()) {
+            Ok(product) => trial.product = Some(product),
+            Err(reason) => trial.failure = Some(reason),
         }
     }
 
@@ -354,7 +376,7 @@ impl<'a> TrialExecutor<'a> {
         Measurement {
             schema_version: ample_protocol::SCHEMA_VERSION,
             workload: invocation.arguments.get(1).cloned().unwrap_or_default(),
-            threads: 1,
+            threads: threads(invocation),
             parameters: BTreeMap::new(),
             operations: 1,
             expected_operations: 1,
@@ -411,6 +433,12 @@ impl Executor for TrialExecutor<'_> {
     fn noise(&self) -> Noise {
         Noise::read()
     }
+}
+
+/// The number of threads that the campaign asks for, and means as a label.
+fn threads(invocation: &Invocation) -> u32 {
+    let mut pairs = invocation.arguments.windows(2);
+    pairs.find_map(|pair| if pair[0] == "--threads" { pair[1].parse().ok() } else { None }).unwrap_or(1)
 }
 
 /// A start without an allocator.

@@ -4,6 +4,7 @@
 //! campaign expects something that runs workloads: it runs the subject instead, and answers in a workload's
 //! words, so that order, blocks, disturbance, stopping and verdicts are those of every other run.
 
+mod care;
 mod executor;
 mod life;
 mod metric;
@@ -11,6 +12,7 @@ mod plan;
 mod server;
 mod tree;
 
+pub use care::Care;
 pub use executor::{FirstLook, TrialExecutor};
 pub use metric::Metric;
 pub use plan::{AS_IS, as_is, marked, plan};
@@ -31,6 +33,10 @@ pub struct Subject {
     pub exit_code: i32,
     /// Longest life of one run.
     pub timeout: Duration,
+    /// Environment variables of the program that the allocator serves.
+    pub environment: Vec<(&'static str, OsString)>,
+    /// What is done before each run, and how its product is checked; none: the exit code says it all.
+    pub care: Option<Care>,
 }
 
 /// The two ways of running something.

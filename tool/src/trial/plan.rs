@@ -42,7 +42,7 @@ pub fn plan(subject: &Subject, seed: u64) -> Plan {
         parameters: Vec::new(),
         max_threads: Some(1),
     };
-    Plan::single(Entry { threads: vec![1], ..Entry::plain(&description) }, seed)
+    Plan::of(vec![Entry { threads: vec![1], ..Entry::plain(&description) }], seed)
 }
 
 /// The entry [`AS_IS`], for a program that this file serves: a library, or the program itself.

@@ -1,5 +1,6 @@
 //! The finished tool with real processes.
 
+mod apps;
 mod bench;
 mod common;
 mod compare;
@@ -10,3 +11,4 @@ mod measures;
 mod run;
 mod runs;
 mod selftest;
+mod served;
