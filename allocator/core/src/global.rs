@@ -7,15 +7,17 @@ use core::ptr;
 use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
-use crate::helper;
+use crate::helper::Helper;
 use crate::large::Foreign;
 use crate::options::Name;
+use crate::os;
 use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 
 pub(crate) static PROCESS: Allocator = Allocator::new();
+pub(crate) static HELPER: Helper = Helper::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -61,7 +63,7 @@ fn attach() -> &'static Heap {
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
     fork::watch();
-    helper::company();
+    HELPER.company();
     if let Some(key) = key() {
         // SAFETY: the key exists; glibc keeps the values of early keys in the thread's own record.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };
@@ -98,6 +100,14 @@ extern "C" fn thread_ends(_: *mut c_void) {
     thread_local::set_heap(ENDED.heap());
     // SAFETY: the heap was attached by this thread, and its slot names another one now.
     unsafe { PROCESS.detach(heap) };
+}
+
+/// The helper thread.
+extern "C" fn help(_: *mut c_void) -> *mut c_void {
+    os::name_thread(c"ample-helper");
+    loop {
+        HELPER.look_around(&PROCESS);
+    }
 }
 
 /// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
@@ -170,7 +180,7 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     // Relaxed: a hint; the next one sees it.
     if PROCESS.calls.load(Ordering::Relaxed) != 0 {
         PROCESS.calls.store(0, Ordering::Relaxed);
-        helper::call();
+        HELPER.call(&PROCESS, help);
     }
     result
 }

@@ -3,9 +3,7 @@
 //! It is started when there is enough to give back, in a process that has several threads already (`AMPLE_BACKGROUND_THREAD`): a
 //! program with one thread may rely on that (`setns`, `unshare`). While there is nothing to do it sleeps until it is called again.
 
-use core::ffi::c_void;
-
-use crate::global::PROCESS;
+use crate::allocator::Allocator;
 use crate::options::Name;
 use crate::os;
 use crate::sync::{AtomicU32, Ordering};
@@ -25,67 +23,87 @@ const ALONE: u32 = 3;
 /// The system refused one, or nobody wants one.
 const REFUSED: u32 = 4;
 
-static STATE: AtomicU32 = AtomicU32::new(ABSENT);
+/// See the module.
+pub(crate) struct Helper {
+    state: AtomicU32,
+}
 
-/// Sees to it that somebody looks around soon. The caller is in no slow path, and holds no lock: a new thread allocates.
-#[cold]
-pub(crate) fn call() {
-    // Relaxed: the state stands for itself.
-    match STATE.load(Ordering::Relaxed) {
-        // Relaxed: as above.
-        ABSENT if STATE.compare_exchange(ABSENT, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() => {
-            start()
-        }
-        // Relaxed: as above.
-        ASLEEP if STATE.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() => {
-            os::wake(&STATE, 1);
-        }
-        _ => {}
+impl Helper {
+    /// A helper whose thread is not there yet.
+    pub(crate) const fn new() -> Self {
+        Self { state: AtomicU32::new(ABSENT) }
     }
-}
 
-fn start() {
-    let state = match PROCESS.options.get(Name::BackgroundThread) {
-        0 => REFUSED,
-        1 if !PROCESS.has_several_threads() => ALONE,
-        _ if os::start_thread(run) => return,
-        _ => REFUSED,
-    };
-    // Relaxed: as in `call`.
-    STATE.store(state, Ordering::Relaxed);
-}
+    /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
+    /// new thread allocates.
+    #[cold]
+    pub(crate) fn call(&self, allocator: &Allocator, body: os::Body) {
+        // Relaxed: the state stands for itself.
+        match self.state.load(Ordering::Relaxed) {
+            ABSENT if self.turns(ABSENT, AWAKE) => {
+                let state = match allocator.options.get(Name::BackgroundThread) {
+                    0 => REFUSED,
+                    1 if !allocator.has_several_threads() => ALONE,
+                    _ if os::start_thread(body) => return,
+                    _ => REFUSED,
+                };
+                // Relaxed: as above.
+                self.state.store(state, Ordering::Relaxed);
+            }
+            ASLEEP => self.rouse(),
+            _ => {}
+        }
+    }
 
-/// There is another thread.
-pub(crate) fn company() {
-    // Relaxed: as in `call`. Whatever the outcome, it is right: it changes from alone to absent only.
-    let _ = STATE.compare_exchange(ALONE, ABSENT, Ordering::Relaxed, Ordering::Relaxed);
-}
+    /// Wakes the thread if it sleeps until it is called.
+    pub(crate) fn rouse(&self) {
+        if self.turns(ASLEEP, AWAKE) {
+            os::wake(&self.state, 1);
+        }
+    }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
-    os::name_thread(c"ample-helper");
-    loop {
-        os::wait_for(&STATE, AWAKE, PERIOD_MS);
-        if PROCESS.tend() == Found::Nothing {
+    fn turns(&self, from: u32, to: u32) -> bool {
+        // Relaxed: as in `call`.
+        self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the thread was started.
+    #[cfg(test)]
+    pub(crate) fn is_there(&self) -> bool {
+        // Relaxed: as in `call`.
+        matches!(self.state.load(Ordering::Relaxed), AWAKE | ASLEEP)
+    }
+
+    /// There is another thread.
+    pub(crate) fn company(&self) {
+        // Whatever the outcome, it is right: it changes from alone to absent only.
+        let _ = self.turns(ALONE, ABSENT);
+    }
+
+    /// What the thread does again and again.
+    pub(crate) fn look_around(&self, allocator: &Allocator) {
+        os::wait_for(&self.state, AWAKE, PERIOD_MS);
+        if allocator.tend() == Found::Nothing {
             // Relaxed: ordered by the page heap's lock. Who takes it after the look below finds the helper asleep, and
             // wakes it; what was freed before is seen by the look.
-            STATE.store(ASLEEP, Ordering::Relaxed);
-            if PROCESS.pages.lock().has_dirty() {
+            self.state.store(ASLEEP, Ordering::Relaxed);
+            if allocator.pages.lock().has_dirty() {
                 // Relaxed: as above.
-                STATE.store(AWAKE, Ordering::Relaxed);
+                self.state.store(AWAKE, Ordering::Relaxed);
             }
             // Relaxed: as in `call`.
-            while STATE.load(Ordering::Relaxed) == ASLEEP {
-                os::wait(&STATE, ASLEEP);
+            while self.state.load(Ordering::Relaxed) == ASLEEP {
+                os::wait(&self.state, ASLEEP);
             }
         }
     }
-}
 
-/// In the child of a fork, where there is none.
-pub(crate) fn lost() {
-    // Relaxed: the child has one thread.
-    if STATE.load(Ordering::Relaxed) != REFUSED {
-        // Relaxed: as above.
-        STATE.store(ABSENT, Ordering::Relaxed);
+    /// In the child of a fork, where there is none.
+    pub(crate) fn lost(&self) {
+        // Relaxed: the child has one thread.
+        if self.state.load(Ordering::Relaxed) != REFUSED {
+            // Relaxed: as above.
+            self.state.store(ABSENT, Ordering::Relaxed);
+        }
     }
 }

@@ -29,7 +29,7 @@ mod fork;
 #[cfg(not(any(test, miri)))]
 mod global;
 mod heap;
-#[cfg(not(any(test, miri)))]
+#[cfg_attr(any(test, miri), expect(dead_code, reason = "no thread runs in the tests"))]
 mod helper;
 mod inbox;
 mod interface;

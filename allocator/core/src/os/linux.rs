@@ -235,7 +235,7 @@ pub(crate) fn barrier_everywhere() -> bool {
     keeping_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-pub(crate) fn start_thread(body: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> bool {
+pub(crate) fn start_thread(body: super::Body) -> bool {
     const STACK: usize = 128 << 10;
     keeping_errno(|| {
         let mut attributes = MaybeUninit::uninit();

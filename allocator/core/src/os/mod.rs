@@ -30,6 +30,9 @@
 /// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
 
+/// What a thread does.
+pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
+
 #[cfg(not(any(test, miri)))]
 mod linux;
 #[cfg(not(any(test, miri)))]

@@ -117,9 +117,9 @@ fn what_was_free_for_long_goes_back_to_the_system() {
 fn whatever_the_system_refuses_the_heap_stays_whole() {
     for refusals in 0..12 {
         let mut world = World::new();
-        os::fail_from(Some(refusals));
+        os::inject(os::Faults::From(refusals));
         let early = world.allocate(3, 1 << 16);
-        os::fail_from(None);
+        os::inject(os::Faults::None);
         let late = world.allocate(3, 1 << 16).expect("memory is there again");
         world.free(late);
         if let Some(early) = early {
@@ -185,10 +185,10 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     assert_eq!((heap.dirty_bytes(), heap.remapped, heap.large_blocks), (0, 1, 2));
     heap.shrink(ground, to, 2);
     assert_eq!(heap.dirty_bytes(), 0, "the rest of it is a mapping like any other again");
-    os::fail_from(Some(0));
+    os::inject(os::Faults::From(0));
     let again = allocate(heap, 3);
     assert!(!heap.remap(ground, to, again), "where the system refuses nothing changes");
-    os::fail_from(None);
+    os::inject(os::Faults::None);
     for span in [wall, to, again] {
         heap.free(ground, span);
     }
