@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => commands::compare(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
+        Command::Options(arguments) => commands::options(&arguments),
         Command::Workloads => commands::workloads(),
     };
     result.unwrap_or_else(|error| {

@@ -9,6 +9,7 @@ use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
+use crate::statistics::ClassStatistics;
 use crate::sync::{Lock, RawLock};
 use crate::units::{self, UNIT};
 
@@ -29,6 +30,8 @@ pub(crate) struct Arena {
 struct Spans {
     /// For each class the spans with room.
     with_room: [SpanList; CLASS_SLOTS],
+    /// For each class how many spans there are.
+    counts: [u32; CLASS_SLOTS],
     /// The unit of the starter, if there is one, and its use.
     starter: Option<&'static Span>,
     fill: Fill,
@@ -48,7 +51,7 @@ impl Arena {
     /// An arena without spans, whose inbox is open.
     pub(crate) fn new(index: u16) -> Self {
         let with_room = [const { SpanList::new() }; CLASS_SLOTS];
-        let spans = Spans { with_room, starter: None, fill: Fill::new() };
+        let spans = Spans { with_room, counts: [0; CLASS_SLOTS], starter: None, fill: Fill::new() };
         Self { index, inbox: Inbox::new(), starter: Table::new(), spans: Lock::new(spans) }
     }
 
@@ -158,19 +161,24 @@ impl Arena {
         Some(unsafe { span.as_ref() })
     }
 
-    /// Blocks that could be handed out without another span, and their bytes.
-    pub(crate) fn room(&self) -> (usize, usize) {
+    /// Adds the arena's spans and blocks to the statistics of their classes.
+    pub(crate) fn count(&self, classes: &mut [ClassStatistics; CLASSES]) {
         let spans = self.spans.lock();
-        let (mut blocks, mut bytes) = (0, 0);
-        for class in 1..=CLASSES {
+        for class in spans.fill.live(&self.starter) {
+            classes[class - 1].live += 1;
+        }
+        for (class, statistics) in (1..).zip(classes) {
+            let mut room = 0;
             let mut span = spans.with_room[class].first();
             while let Some(listed) = span {
-                blocks += listed.room();
-                bytes += listed.room() * size_class::of(class).size as usize;
+                room += listed.room();
                 span = SpanList::after(listed);
             }
+            let count = spans.counts[class] as usize;
+            statistics.spans += count;
+            statistics.room += room;
+            statistics.live += count * usize::from(size_class::of(class).blocks) - room;
         }
-        (blocks, bytes)
     }
 
     /// Gives empty spans back to the page heap.
@@ -208,6 +216,7 @@ impl Spans {
             entry,
         );
         self.list(class, span);
+        self.counts[class] += 1;
         Some(span)
     }
 
@@ -254,6 +263,7 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
+        self.counts[class] -= 1;
         self.free(below, span);
     }
 

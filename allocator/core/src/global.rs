@@ -1,6 +1,6 @@
 //! The allocator that serves the process: the static value, the calling thread's heap, and the thread's end.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ops::Deref;
 use core::ptr;
 
@@ -15,6 +15,7 @@ use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
+use crate::thresholds::Parameter;
 
 pub(crate) static PROCESS: Allocator = Allocator::new();
 pub(crate) static HELPER: Helper = Helper::new();
@@ -110,6 +111,13 @@ extern "C" fn help(_: *mut c_void) -> *mut c_void {
     }
 }
 
+/// Somebody wants to know how the heap stands. The rest is the helper's: a handler may do next to nothing.
+extern "C" fn signalled(_: c_int) {
+    // Relaxed: a hint, as for whoever frees.
+    PROCESS.calls.store(1, Ordering::Relaxed);
+    HELPER.ask();
+}
+
 /// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
 /// block may be freed before anything was allocated; without it, the first allocation does so.
 pub fn prepare() {
@@ -122,6 +130,14 @@ pub fn prepare() {
         && heap.arena().is_some()
     {
         PROCESS.apply_options(&Current::enter());
+    }
+    let signal = PROCESS.options.get(Name::StatsSignal);
+    if signal != 0 {
+        if os::on_signal(signal as c_int, signalled) {
+            HELPER.start(help);
+        } else {
+            os::tell(&["ample: AMPLE_STATS_SIGNAL is ignored: the system lets nobody catch that signal\n"]);
+        }
     }
 }
 
@@ -209,9 +225,23 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
 }
 
-/// Whether the process wants to know how the heap stands when it ends.
-pub fn shows_statistics() -> bool {
-    PROCESS.options.is_on(Name::ShowStats)
+/// Reports how the heap stands if the options ask for it. Runs when the process ends.
+pub fn finish() {
+    if PROCESS.options.is_on(Name::ShowStats) {
+        PROCESS.print();
+    }
+    PROCESS.report(false);
+}
+
+/// Prints how the heap stands to standard error.
+pub fn print_statistics() {
+    PROCESS.print();
+}
+
+/// Sets one of glibc's parameters, which ends what is decided by itself otherwise: see `thresholds`.
+pub fn set_parameter(parameter: Parameter, value: usize) {
+    PROCESS.options.read_environment();
+    PROCESS.options.thresholds.set(parameter, value);
 }
 
 /// See [`Allocator::statistics`].

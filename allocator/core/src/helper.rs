@@ -26,12 +26,14 @@ const REFUSED: u32 = 4;
 /// See the module.
 pub(crate) struct Helper {
     state: AtomicU32,
+    /// Not 0: somebody wants to know how the heap stands.
+    asked: AtomicU32,
 }
 
 impl Helper {
     /// A helper whose thread is not there yet.
     pub(crate) const fn new() -> Self {
-        Self { state: AtomicU32::new(ABSENT) }
+        Self { state: AtomicU32::new(ABSENT), asked: AtomicU32::new(0) }
     }
 
     /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
@@ -40,23 +42,38 @@ impl Helper {
     pub(crate) fn call(&self, allocator: &Allocator, body: os::Body) {
         // Relaxed: the state stands for itself.
         match self.state.load(Ordering::Relaxed) {
-            ABSENT if self.turns(ABSENT, AWAKE) => {
+            ABSENT => {
                 let state = match allocator.options.get(Name::BackgroundThread) {
+                    // Relaxed: as above.
+                    _ if self.asked.load(Ordering::Relaxed) != 0 => return self.start(body),
                     0 => REFUSED,
                     1 if !allocator.has_several_threads() => ALONE,
-                    _ if os::start_thread(body) => return,
-                    _ => REFUSED,
+                    _ => return self.start(body),
                 };
-                // Relaxed: as above.
-                self.state.store(state, Ordering::Relaxed);
+                self.turns(ABSENT, state);
             }
             ASLEEP => self.rouse(),
             _ => {}
         }
     }
 
+    /// Starts the thread, if there is none and the system grants one.
+    pub(crate) fn start(&self, body: os::Body) {
+        if self.turns(ABSENT, AWAKE) && !os::start_thread(body) {
+            self.turns(AWAKE, REFUSED);
+        }
+    }
+
+    /// Asks for a report of how the heap stands. A signal handler may call this.
+    pub(crate) fn ask(&self) {
+        // Relaxed: the thread looks after it was woken, or a little later.
+        self.asked.store(1, Ordering::Relaxed);
+        self.company();
+        self.rouse();
+    }
+
     /// Wakes the thread if it sleeps until it is called.
-    pub(crate) fn rouse(&self) {
+    fn rouse(&self) {
         if self.turns(ASLEEP, AWAKE) {
             os::wake(&self.state, 1);
         }
@@ -83,11 +100,18 @@ impl Helper {
     /// What the thread does again and again.
     pub(crate) fn look_around(&self, allocator: &Allocator) {
         os::wait_for(&self.state, AWAKE, PERIOD_MS);
-        if allocator.tend() == Found::Nothing {
+        // Relaxed: as in `ask`.
+        if self.asked.swap(0, Ordering::Relaxed) != 0 {
+            allocator.report(true);
+        }
+        let wanted = allocator.options.is_on(Name::BackgroundThread);
+        if !wanted || allocator.tend() == Found::Nothing {
             // Relaxed: ordered by the page heap's lock. Who takes it after the look below finds the helper asleep, and
             // wakes it; what was freed before is seen by the look.
             self.state.store(ASLEEP, Ordering::Relaxed);
-            if allocator.pages.lock().has_dirty() {
+            let dirty = wanted && allocator.pages.lock().has_dirty(allocator.ground());
+            // Relaxed: as above; a signal wakes whoever is asleep.
+            if dirty || self.asked.load(Ordering::Relaxed) != 0 {
                 // Relaxed: as above.
                 self.state.store(AWAKE, Ordering::Relaxed);
             }

@@ -18,12 +18,12 @@ impl Allocator {
     /// Empties the caches of threads that did nothing since the last look, and purges what has been free for long.
     pub(crate) fn tend(&self) -> Found {
         let active = self.empty_idle_heaps();
-        if !active {
+        if !active || self.is_tight() {
             self.retire_warm();
             self.empty_depots();
         }
         while self.pages.lock().purge_old(self.ground(), os::now_ms()) {}
-        if active || self.pages.lock().has_dirty() { Found::Work } else { Found::Nothing }
+        if active || self.pages.lock().has_dirty(self.ground()) { Found::Work } else { Found::Nothing }
     }
 
     /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.

@@ -7,5 +7,6 @@ mod errors;
 mod faults;
 mod limits;
 mod measures;
+mod options;
 mod run;
 mod selftest;

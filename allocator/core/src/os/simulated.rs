@@ -2,6 +2,7 @@
 //! that fail on demand.
 
 use core::cell::{Cell, RefCell};
+use core::ffi::CStr;
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::LazyLock;
@@ -35,10 +36,12 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
 pub(crate) enum Call {
     BarrierEverywhere,
     Collapse,
+    Create,
     HugePages,
     MakeWritable,
     Map,
     MapAt,
+    MemoryLimit,
     Purge,
     Remap,
     Reserve,
@@ -49,13 +52,15 @@ pub(crate) enum Call {
 impl Call {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::BarrierEverywhere,
         Self::Collapse,
+        Self::Create,
         Self::HugePages,
         Self::MakeWritable,
         Self::Map,
         Self::MapAt,
+        Self::MemoryLimit,
         Self::Purge,
         Self::Remap,
         Self::Reserve,
@@ -92,6 +97,10 @@ thread_local! {
     static ISLANDS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
     static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
     static PAGE_SIZE: Cell<usize> = const { Cell::new(super::PAGE) };
+    static MEMORY_LIMIT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The path of the file created last, and what was written since.
+    static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
+    static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
@@ -238,6 +247,10 @@ unsafe fn clear(start: usize, len: usize) {
     unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
 }
 
+pub(crate) fn page_size() -> usize {
+    PAGE_SIZE.get()
+}
+
 /// The calling thread's system has pages of this size.
 #[cfg(test)]
 pub(crate) fn set_page_size(size: usize) {
@@ -330,6 +343,52 @@ pub(crate) fn environment(name: &'static str) -> Option<&'static [u8]> {
 #[cfg(test)]
 pub(crate) fn set_environment(environment: [(&'static str, &'static str); 2]) {
     ENVIRONMENT.with(|place| place.set(environment));
+}
+
+pub(crate) fn memory_limit() -> Option<usize> {
+    if refused(Call::MemoryLimit) { None } else { MEMORY_LIMIT.get() }
+}
+
+/// The calling thread's control group may have so much memory.
+#[cfg(test)]
+pub(crate) fn limit_memory(bytes: Option<usize>) {
+    MEMORY_LIMIT.set(bytes);
+}
+
+pub(crate) fn process_id() -> usize {
+    4711
+}
+
+/// A file to write to: one for each thread, the one created last.
+pub(crate) struct File;
+
+pub(crate) fn standard_error() -> File {
+    File
+}
+
+pub(crate) fn create(path: &CStr) -> Option<File> {
+    if refused(Call::Create) {
+        return None;
+    }
+    CREATED.set(path.to_string_lossy().into_owned());
+    WRITTEN.take();
+    Some(File)
+}
+
+pub(crate) fn write(_: &File, bytes: &[u8]) {
+    WRITTEN.with_borrow_mut(|written| written.extend(bytes));
+}
+
+/// The path of the file that the calling thread created last.
+#[cfg(test)]
+pub(crate) fn created() -> String {
+    CREATED.with_borrow(String::clone)
+}
+
+/// What the calling thread wrote since then.
+#[cfg(test)]
+pub(crate) fn written() -> Vec<u8> {
+    WRITTEN.with_borrow(Vec::clone)
 }
 
 pub(crate) fn tell(parts: &[&str]) {

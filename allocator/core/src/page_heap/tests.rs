@@ -8,6 +8,7 @@ use crate::options::Name;
 struct World {
     options: Options,
     calls: AtomicU32,
+    tight: AtomicU32,
     units: Units,
     meta: Lock<Meta>,
     heap: PageHeap,
@@ -18,6 +19,7 @@ impl World {
         Box::new(Self {
             options: Options::new(),
             calls: AtomicU32::new(0),
+            tight: AtomicU32::new(0),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
             heap: PageHeap::new(),
@@ -25,20 +27,35 @@ impl World {
     }
 
     fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
-        let ground =
-            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
+        let ground = Ground {
+            options: &self.options,
+            calls: &self.calls,
+            tight: &self.tight,
+            units: &self.units,
+            meta: &self.meta,
+        };
         self.heap.allocate(ground, units, align, Use::Large)
     }
 
     fn allocate_small(&mut self, units: usize) -> &'static Span {
-        let ground =
-            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
+        let ground = Ground {
+            options: &self.options,
+            calls: &self.calls,
+            tight: &self.tight,
+            units: &self.units,
+            meta: &self.meta,
+        };
         self.heap.allocate(ground, units, UNIT, Use::Small).expect("memory")
     }
 
     fn free(&mut self, span: &'static Span) {
-        let ground =
-            Ground { options: &self.options, calls: &self.calls, units: &self.units, meta: &self.meta };
+        let ground = Ground {
+            options: &self.options,
+            calls: &self.calls,
+            tight: &self.tight,
+            units: &self.units,
+            meta: &self.meta,
+        };
         self.heap.free(ground, span);
     }
 }
@@ -91,8 +108,13 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
     let (first, second) =
         (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
     assert_eq!(first.end(), second.start.get());
-    let ground =
-        Ground { options: &world.options, calls: &world.calls, units: &world.units, meta: &world.meta };
+    let ground = Ground {
+        options: &world.options,
+        calls: &world.calls,
+        tight: &world.tight,
+        units: &world.units,
+        meta: &world.meta,
+    };
     assert!(!world.heap.extend(ground, first, 6));
     world.heap.free(ground, second);
     assert!(world.heap.extend(ground, first, 6));
@@ -168,8 +190,8 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
 #[test]
 fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let mut world = World::new();
-    let World { options, calls, units, meta, heap } = &mut *world;
-    let ground = Ground { options, calls, units, meta };
+    let World { options, calls, tight, units, meta, heap } = &mut *world;
+    let ground = Ground { options, calls, tight, units, meta };
     let allocate =
         |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
     let (from, wall) = (allocate(heap, 4), allocate(heap, 1));

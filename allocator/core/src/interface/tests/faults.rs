@@ -6,6 +6,7 @@ use super::*;
 use crate::helper::Helper;
 use crate::os::{Call, Faults};
 use crate::statistics::Statistics;
+use crate::thresholds::Parameter;
 
 /// Bytes of the machine that one run has; touched where they are used.
 const REGION: usize = 2 << 30;
@@ -77,7 +78,7 @@ impl World {
 
     /// Resizes the block at `index`, which keeps its content either way.
     fn realloc(&mut self, index: usize, size: usize) -> bool {
-        let old = &self.live[index];
+        let Some(old) = self.live.get(index) else { return false };
         // SAFETY: the block is live, and replaced by the result unless that is null.
         let block = unsafe { self.allocator.reallocate(self.heap(), old.pointer(), size, 1) }.expect("ours");
         if block.is_null() {
@@ -215,8 +216,10 @@ const SCENARIOS: &[Scenario] = &[
             let pages = || world.allocator.pages.lock();
             // Later than any free: all dirty runs are old.
             let later = os::now_ms() + 10_000;
-            while pages().purge_old(world.allocator.ground(), later) {}
-            !pages().has_dirty()
+            for _ in 0..100 {
+                pages().purge_old(world.allocator.ground(), later);
+            }
+            !pages().has_dirty(world.allocator.ground())
         },
     },
     Scenario {
@@ -247,6 +250,41 @@ const SCENARIOS: &[Scenario] = &[
             world.allocator.after_fork_in_child(world.heap);
             world.other = None;
             done & world.attach_other() & world.malloc(9000)
+        },
+    },
+    Scenario {
+        name: "a soft limit",
+        prepare: started,
+        act: |world| {
+            assert!(world.allocator.options.set(Name::SoftLimit, 1 << 20));
+            let done = world.malloc(3 << 20) & world.malloc(600 << 10) & world.realloc(0, 5 << 20);
+            done && world.free(1)
+        },
+    },
+    Scenario {
+        name: "the limit of the control group",
+        prepare: used,
+        act: |world| world.malloc(17 << 20) & world.malloc(17 << 20) && world.free(1),
+    },
+    Scenario {
+        name: "free at once, from a set threshold on",
+        prepare: walled,
+        act: |world| {
+            world.allocator.options.thresholds.set(Parameter::MmapThreshold, 64 << 10);
+            world.malloc(3 << 20) && world.free(1)
+        },
+    },
+    Scenario {
+        name: "the report at the end",
+        prepare: |world| {
+            used(world);
+            assert!(world.allocator.options.set(Name::StatsJson, 7));
+        },
+        act: |world| {
+            world.allocator.report(false);
+            let written = os::written();
+            assert!(written.windows(12).any(|part| part == b"active_bytes"));
+            os::created() == "7"
         },
     },
     Scenario {
