@@ -94,6 +94,28 @@ cases!(
 );
 
 cases!(
+    libc_names,
+    "libc_names.c",
+    [the_library_defines_them_all, their_blocks_and_those_of_malloc_are_of_one_kind]
+);
+
+cases!(
+    thresholds,
+    "thresholds.c",
+    [
+        large_blocks_are_kept_as_long_as_nothing_is_set,
+        a_threshold_set_by_mallopt_ends_that,
+        a_threshold_set_by_a_variable_ends_that,
+        a_threshold_set_by_a_tunable_ends_that,
+        any_other_parameter_ends_that_too,
+        without_mappings_large_blocks_are_kept,
+        parameters_that_tune_nothing_end_nothing,
+        free_memory_stays_up_to_the_trim_threshold,
+        trimming_can_be_turned_off,
+    ]
+);
+
+cases!(
     tbb,
     "tbb.c",
     [
