@@ -14,7 +14,7 @@ static void *named(const char *name) {
 CASE(the_library_defines_them_all) {
     static const char *const names[] = {
         "__libc_malloc",   "__libc_free",   "__libc_calloc",  "__libc_realloc",   "__libc_memalign",
-        "__libc_valloc",   "__libc_pvalloc", "__libc_cfree",  "__posix_memalign",
+        "__libc_valloc",   "__libc_pvalloc", "__libc_cfree",  "__posix_memalign", "cfree",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         named(names[i]);
@@ -24,6 +24,7 @@ CASE(their_blocks_and_those_of_malloc_are_of_one_kind) {
     void (*libc_cfree)(void *) = (void (*)(void *))named("__libc_cfree");
     int (*libc_posix_memalign)(void **, size_t, size_t) =
         (int (*)(void **, size_t, size_t))named("__posix_memalign");
+    void (*cfree_function)(void *) = (void (*)(void *))named("cfree");
     for (size_t size = 1; size < (4u << 20); size = size * 3 / 2 + 1) {
         void *blocks[8] = {__libc_malloc(size),           __libc_calloc(1, size), __libc_realloc(malloc(10), size),
                            __libc_memalign(256, size),    __libc_valloc(size),    __libc_pvalloc(size),
@@ -39,6 +40,8 @@ CASE(their_blocks_and_those_of_malloc_are_of_one_kind) {
                 free(blocks[i]);
             else if (i % 3 == 1)
                 __libc_free(blocks[i]);
+            else if (i == 2)
+                cfree_function(blocks[i]);
             else
                 libc_cfree(blocks[i]);
         }

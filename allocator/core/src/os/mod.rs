@@ -40,7 +40,6 @@ pub(crate) const PAGE: usize = 4096;
 /// What a thread does.
 pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
 
-#[cfg_attr(miri, expect(dead_code, reason = "the simulated system has no control groups"))]
 mod cgroup;
 
 #[cfg(not(any(test, miri)))]
