@@ -66,8 +66,8 @@ impl Helper {
 
     /// Asks for a report of how the heap stands. A signal handler may call this.
     pub(crate) fn ask(&self) {
-        // Relaxed: the thread looks after it was woken, or a little later.
-        self.asked.store(1, Ordering::Relaxed);
+        // SeqCst: with the thread's falling asleep in `look_around`: either this is seen there, or that is seen in `turns`.
+        self.asked.store(1, Ordering::SeqCst);
         self.company();
         self.rouse();
     }
@@ -80,8 +80,8 @@ impl Helper {
     }
 
     fn turns(&self, from: u32, to: u32) -> bool {
-        // Relaxed: as in `call`.
-        self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // SeqCst: for `ask`, with the store in `look_around`.
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Whether the thread was started.
@@ -106,13 +106,13 @@ impl Helper {
         }
         let wanted = allocator.options.is_on(Name::BackgroundThread);
         if !wanted || allocator.tend() == Found::Nothing {
-            // Relaxed: ordered by the page heap's lock. Who takes it after the look below finds the helper asleep, and
-            // wakes it; what was freed before is seen by the look.
-            self.state.store(ASLEEP, Ordering::Relaxed);
+            // SeqCst: with `ask`. For dirty runs the page heap's lock orders it: who takes it after the look below finds the
+            // helper asleep, and wakes it; what was freed before is seen by the look.
+            self.state.store(ASLEEP, Ordering::SeqCst);
             let dirty = wanted && allocator.pages.lock().has_dirty(allocator.ground());
-            // Relaxed: as above; a signal wakes whoever is asleep.
-            if dirty || self.asked.load(Ordering::Relaxed) != 0 {
-                // Relaxed: as above.
+            // SeqCst: with `ask`.
+            if dirty || self.asked.load(Ordering::SeqCst) != 0 {
+                // Relaxed: as in `call`.
                 self.state.store(AWAKE, Ordering::Relaxed);
             }
             // Relaxed: as in `call`.

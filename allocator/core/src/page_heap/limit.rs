@@ -61,6 +61,7 @@ impl PageHeap {
             ground.tight.store(tight, Ordering::Relaxed);
         }
     }
+
     /// Whether free memory stays however old it is.
     pub(super) fn keeps_dirty(&self, ground: Ground) -> bool {
         ground.options.thresholds.kept().is_some()
