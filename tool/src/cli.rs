@@ -51,7 +51,8 @@ pub struct Bench {
     /// as it stands, `glibc:MALLOC_ARENA_MAX=1`; glibc always takes part [default: all that are found]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     pub allocators: Option<Vec<String>>,
-    /// Thread counts, separated by commas [default: 1,2,4 … up to twice the CPUs]
+    /// Thread counts, separated by commas [default: 1,2,4 … up to twice the
+    /// CPUs; in a whole default run 1, 2 and all CPUs]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<Vec<u32>>,
     /// Blocks: how often every allocator runs every row [default: 3 to 30, within the time of the preset]
@@ -107,9 +108,9 @@ pub struct Selftest {
     /// Independent comparisons of each kind
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub comparisons: u32,
-    /// Blocks of each comparison
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(10..))]
-    pub blocks: u32,
+    /// Blocks of each comparison [default: as many as 5 % need on this machine, 20 to 80]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..))]
+    pub blocks: Option<u32>,
     /// Do twenty comparisons: a first look
     #[arg(long, conflicts_with = "comparisons")]
     pub quick: bool,

@@ -38,6 +38,8 @@ pub struct Allocator {
     pub(crate) calls: AtomicU32,
     /// Not 0: the heap has more memory than it should (`AMPLE_SOFT_LIMIT`).
     tight: AtomicU32,
+    /// Not 0: somebody does look after them.
+    pub(crate) tended: AtomicU32,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
@@ -57,6 +59,7 @@ impl Allocator {
             options: Options::new(),
             calls: AtomicU32::new(0),
             tight: AtomicU32::new(0),
+            tended: AtomicU32::new(0),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
@@ -73,6 +76,7 @@ impl Allocator {
             options: &self.options,
             calls: &self.calls,
             tight: &self.tight,
+            tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
         }
@@ -355,12 +359,8 @@ impl Allocator {
         }
         self.retire_warm();
         self.empty_depots();
-        for arena in &self.arenas {
-            // Acquire: pairs with the Release in `create_arena`.
-            // SAFETY: arenas live for ever.
-            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
-                arena.release_empty(self.below());
-            }
+        for arena in self.existing_arenas() {
+            arena.release_empty(self.below());
         }
         self.pages.lock().purge_all(self.ground())
     }
@@ -390,6 +390,12 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
             bin.low.set(bin.full.len() as u16);
+        }
+        if let Some(arena) = heap.arena()
+            // Relaxed: a hint.
+            && self.tended.load(Ordering::Relaxed) == 0
+        {
+            arena.purge_holes();
         }
         self.trim_spares(heap, SPARES_TRIMMED);
         heap.large.trim(|span| self.free_run(span));

@@ -1,16 +1,16 @@
 //! Arenas: owners of spans. Each thread's heap has an arena of its own while there are few threads; beyond that, heaps share arenas.
 
 use core::cell::Cell;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
 use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
-use crate::span::{Span, SpanList, Use};
+use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::statistics::ClassStatistics;
-use crate::sync::{Lock, RawLock};
+use crate::sync::{Lock, Ordering, RawLock};
 use crate::units::{self, UNIT};
 
 /// Arenas there can be: what an entry of the unit map has bits for. Index 0 is nobody's.
@@ -27,11 +27,23 @@ pub(crate) struct Arena {
     spans: Lock<Spans>,
 }
 
+/// Bytes that come back to an arena's spans until somebody is called to look for holes: 1 MiB.
+const CALL_FROM: usize = 1 << 20;
+/// Calls into the system for holes while the arena's lock is held, give or take a span's.
+const HOLES_AT_ONCE: usize = 16;
+/// Spans that are looked at meanwhile.
+const LOOKS_AT_ONCE: usize = 256;
+
 struct Spans {
     /// For each class the spans with room.
     with_room: [SpanList; CLASS_SLOTS],
     /// For each class how many spans there are.
     counts: [u32; CLASS_SLOTS],
+    /// Bytes of blocks that came back since the last call for somebody who looks after them.
+    returned: usize,
+    /// Where a look for holes goes on: a listed span, or null for the first of `looked_class`.
+    look_at: *const Span,
+    looked_class: Class,
     /// The unit of the starter, if there is one, and its use.
     starter: Option<&'static Span>,
     fill: Fill,
@@ -51,7 +63,15 @@ impl Arena {
     /// An arena without spans, whose inbox is open.
     pub(crate) fn new(index: u16) -> Self {
         let with_room = [const { SpanList::new() }; CLASS_SLOTS];
-        let spans = Spans { with_room, counts: [0; CLASS_SLOTS], starter: None, fill: Fill::new() };
+        let spans = Spans {
+            with_room,
+            counts: [0; CLASS_SLOTS],
+            returned: 0,
+            look_at: ptr::null(),
+            looked_class: 1,
+            starter: None,
+            fill: Fill::new(),
+        };
         Self { index, inbox: Inbox::new(), starter: Table::new(), spans: Lock::new(spans) }
     }
 
@@ -126,7 +146,9 @@ impl Arena {
             match self.own_span(below, block) {
                 Some(span) => {
                     // Blocks of one span come in runs.
-                    index += span.take_back(magazine.slots(index..count));
+                    let taken = span.take_back(magazine.slots(index..count));
+                    index += taken;
+                    spans.count_returned(below, taken * size_class::of(span.class()).size as usize);
                     spans.settle(below, span);
                 }
                 None => {
@@ -181,6 +203,31 @@ impl Arena {
         }
     }
 
+    /// Whether much came back to this arena's spans that nobody has looked at.
+    pub(crate) fn is_called_for(&self) -> bool {
+        self.spans.lock().returned >= CALL_FROM
+    }
+
+    /// Gives back pages of spans that hold no live block (see [`Span::purge_holes`]), a bounded amount; to be called until
+    /// it is done, with the arena's lock given up in between.
+    pub(crate) fn purge_holes(&self) -> Holes {
+        let mut spans = self.spans.lock();
+        let (mut looks, mut calls, mut busy) = (0, 0, false);
+        while let Some(span) = spans.next_look() {
+            match span.purge_holes() {
+                Look::Nothing => {}
+                Look::Busy => busy = true,
+                Look::Purged(more) => calls += more,
+            }
+            looks += 1;
+            if calls >= HOLES_AT_ONCE || looks >= LOOKS_AT_ONCE {
+                return Holes::More { busy };
+            }
+        }
+        spans.returned = 0;
+        Holes::Done { busy }
+    }
+
     /// Gives empty spans back to the page heap.
     pub(crate) fn release_empty(&self, below: Below) {
         let mut spans = self.spans.lock();
@@ -201,7 +248,40 @@ impl Arena {
     }
 }
 
+/// How far a look for holes got. Busy: there are spans whose blocks come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holes {
+    More { busy: bool },
+    Done { busy: bool },
+}
+
 impl Spans {
+    /// The span that is to be looked at next; None at the end of the last class, after which the first comes again.
+    fn next_look(&mut self) -> Option<&'static Span> {
+        // SAFETY: a listed span, see `unlist`.
+        let mut next = unsafe { self.look_at.as_ref() };
+        while next.is_none() {
+            if self.looked_class > CLASSES {
+                self.looked_class = 1;
+                return None;
+            }
+            next = self.with_room[self.looked_class].first();
+            self.looked_class += 1;
+        }
+        self.look_at = next.and_then(SpanList::after).map_or(ptr::null(), ptr::from_ref);
+        next
+    }
+
+    /// Counts what came back, and calls for somebody who looks after it.
+    fn count_returned(&mut self, below: Below, bytes: usize) {
+        let before = self.returned;
+        self.returned += bytes;
+        if before < CALL_FROM && self.returned >= CALL_FROM {
+            // Relaxed: a hint; the next one sees it.
+            below.ground.calls.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// A fresh span of `class` in the list.
     fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
         let units = size_class::of(class).units.into();
@@ -279,6 +359,9 @@ impl Spans {
 
     fn unlist(&mut self, class: Class, span: &Span) {
         span.listed.set(false);
+        if ptr::eq(self.look_at, span) {
+            self.look_at = SpanList::after(span).map_or(ptr::null(), ptr::from_ref);
+        }
         self.with_room[class].remove(span);
     }
 }

@@ -33,7 +33,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     PROCESS.after_fork_in_child(Some(thread_local::heap()));
-    HELPER.lost();
+    HELPER.lost(&PROCESS);
     #[cfg(target_env = "gnu")]
     _IO_list_resetlock();
 }

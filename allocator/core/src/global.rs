@@ -106,8 +106,10 @@ extern "C" fn thread_ends(_: *mut c_void) {
 /// The helper thread.
 extern "C" fn help(_: *mut c_void) -> *mut c_void {
     os::name_thread(c"ample-helper");
+    let mut look: u32 = 0;
     loop {
-        HELPER.look_around(&PROCESS);
+        look = look.wrapping_add(1);
+        HELPER.look_around(&PROCESS, look);
     }
 }
 

@@ -97,21 +97,23 @@ impl Helper {
         let _ = self.turns(ALONE, ABSENT);
     }
 
-    /// What the thread does again and again.
-    pub(crate) fn look_around(&self, allocator: &Allocator) {
+    /// What the thread does again and again; `look` counts how often.
+    pub(crate) fn look_around(&self, allocator: &Allocator, look: u32) {
         os::wait_for(&self.state, AWAKE, PERIOD_MS);
         // Relaxed: as in `ask`.
         if self.asked.swap(0, Ordering::Relaxed) != 0 {
             allocator.report(true);
         }
         let wanted = allocator.options.is_on(Name::BackgroundThread);
-        if !wanted || allocator.tend() == Found::Nothing {
-            // SeqCst: with `ask`. For dirty runs the page heap's lock orders it: who takes it after the look below finds the
+        // Relaxed: a hint.
+        allocator.tended.store(wanted.into(), Ordering::Relaxed);
+        if !wanted || allocator.tend(look) == Found::Nothing {
+            // SeqCst: with `ask`. For what is free the locks order it: who takes one after the look below finds the
             // helper asleep, and wakes it; what was freed before is seen by the look.
             self.state.store(ASLEEP, Ordering::SeqCst);
-            let dirty = wanted && allocator.pages.lock().has_dirty(allocator.ground());
+            let called = wanted && allocator.is_called_for();
             // SeqCst: with `ask`.
-            if dirty || self.asked.load(Ordering::SeqCst) != 0 {
+            if called || self.asked.load(Ordering::SeqCst) != 0 {
                 // Relaxed: as in `call`.
                 self.state.store(AWAKE, Ordering::Relaxed);
             }
@@ -123,7 +125,9 @@ impl Helper {
     }
 
     /// In the child of a fork, where there is none.
-    pub(crate) fn lost(&self) {
+    pub(crate) fn lost(&self, allocator: &Allocator) {
+        // Relaxed: the child has one thread.
+        allocator.tended.store(0, Ordering::Relaxed);
         // Relaxed: the child has one thread.
         if self.state.load(Ordering::Relaxed) != REFUSED {
             // Relaxed: as above.

@@ -59,7 +59,7 @@ impl<T: Linked> Inbox<T> {
         true
     }
 
-    /// Takes all records out, newest first, linked; null when there are none, or the inbox is closed. Nobody may close it meanwhile.
+    /// Takes all records out, newest first, linked; null when there are none, or the inbox is closed.
     pub(crate) fn take_all(&self) -> *mut T {
         // Relaxed: a record that is counted late makes the count too high until the next taking.
         if self.len.load(Ordering::Relaxed) != 0 {
@@ -67,12 +67,16 @@ impl<T: Linked> Inbox<T> {
             self.len.store(0, Ordering::Relaxed);
         }
         // Relaxed: a look before the exchange; what is missed now is found next time.
-        let head = self.head.load(Ordering::Relaxed);
-        if head.is_null() || head == closed() {
-            return ptr::null_mut();
+        let mut head = self.head.load(Ordering::Relaxed);
+        while !head.is_null() && head != closed() {
+            // Acquire: pairs with the Release in `put`. Relaxed: a failed attempt only reads the new head.
+            match self.head.compare_exchange_weak(head, ptr::null_mut(), Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(records) => return records,
+                Err(now) => head = now,
+            }
         }
-        // Acquire: pairs with the Release in `put`.
-        self.head.swap(ptr::null_mut(), Ordering::Acquire)
+        ptr::null_mut()
     }
 
     /// Closes the inbox and takes out what was in it.
@@ -82,11 +86,13 @@ impl<T: Linked> Inbox<T> {
         if records == closed() { ptr::null_mut() } else { records }
     }
 
-    /// Opens a closed inbox.
+    /// Opens a closed inbox; one that is open keeps what is in it.
     pub(crate) fn open(&self) {
-        // Relaxed: guarded by the lock of the registry.
-        self.len.store(0, Ordering::Relaxed);
-        // Relaxed: nothing is published by an empty inbox.
-        self.head.store(ptr::null_mut(), Ordering::Relaxed);
+        // Relaxed: nothing is published by an empty inbox, and nothing read from a closed one.
+        let (now, then) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.head.compare_exchange(closed(), ptr::null_mut(), now, then).is_ok() {
+            // Relaxed: a record that was put in since is counted too late, which only makes the bound a little higher.
+            self.len.store(0, Ordering::Relaxed);
+        }
     }
 }

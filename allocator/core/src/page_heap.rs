@@ -41,8 +41,10 @@ const SLICE: usize = (16 << 20) / UNIT;
 const REMAPPED_MAX: usize = 4096;
 /// Dirty units from which on somebody is called to look after them: 1 MiB.
 const CALL_FROM: usize = (1 << 20) / UNIT;
-/// Units that may be dirty: 1 GiB. What a large block's free leaves beyond goes back to the system at once.
-const DIRTY_MAX: usize = (1 << 30) / UNIT;
+/// Units that may be dirty while somebody looks after them: 1 GiB. What a free leaves beyond goes back to the system at once.
+const TENDED_DIRTY_MAX: usize = (1 << 30) / UNIT;
+/// Units that may be dirty while nobody does, in a program that may never call again: 48 MiB.
+const DIRTY_MAX: usize = (48 << 20) / UNIT;
 
 /// See the module.
 pub(crate) struct PageHeap {
@@ -79,6 +81,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) calls: &'a AtomicU32,
     /// Whether the heap has more memory than it should.
     pub(crate) tight: &'a AtomicU32,
+    /// Not 0: somebody does.
+    pub(crate) tended: &'a AtomicU32,
     pub(crate) units: &'a Units,
     pub(crate) meta: &'a Lock<Meta>,
 }

@@ -1,5 +1,7 @@
 //! Spans: runs of units. A span is free, one large block, or cut into small blocks of one class; its descriptor lies outside it.
 
+mod holes;
+
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
@@ -7,6 +9,9 @@ use crate::magazine::Slot;
 use crate::os;
 use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
 use crate::units::UNIT;
+
+pub(crate) use self::holes::Look;
+use self::holes::Looked;
 
 /// What a span is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +92,10 @@ pub(crate) struct Span {
     fresh: Cell<u16>,
     /// Small: how many bits are set in `free`.
     freed: Cell<u16>,
+    /// Small: what is known of the holes.
+    looked: Cell<Looked>,
+    /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
+    purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
     free: [Cell<u64>; WORDS],
 }
@@ -110,6 +119,8 @@ impl Span {
             listed: Cell::new(false),
             fresh: Cell::new(0),
             freed: Cell::new(0),
+            looked: Cell::new(Looked::Touched),
+            purged: Cell::new(0),
             free: [const { Cell::new(0) }; WORDS],
         }
     }
@@ -129,6 +140,7 @@ impl Span {
         self.class.set(class as u8);
         self.fresh.set(0);
         self.freed.set(0);
+        self.purged.set(0);
         for word in &self.free {
             word.set(0);
         }
@@ -180,7 +192,11 @@ impl Span {
             word.set(bits);
             index += 1;
         }
-        self.freed.set(freed as u16);
+        if usize::from(self.freed.replace(freed as u16)) != freed {
+            // Of any page; which ones would cost more to tell than to give back again.
+            self.purged.set(0);
+        }
+        self.looked.set(Looked::Touched);
         let first = usize::from(self.fresh.get());
         let count = wanted.min(usize::from(info.blocks) - first);
         run(first, count);
@@ -217,6 +233,7 @@ impl Span {
             taken += count;
         }
         self.freed.set(self.freed.get() + taken as u16);
+        self.looked.set(Looked::Touched);
         taken
     }
 

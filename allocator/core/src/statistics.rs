@@ -5,7 +5,6 @@ use crate::heap::Heap;
 use crate::options::Name;
 use crate::os;
 use crate::size_class::{self, CLASSES};
-use crate::sync::Ordering;
 use crate::text::{Number, Sink, Writer};
 
 /// Sizes in bytes, at one moment. Each part is counted under its own lock: while other threads allocate, the sums may be a
@@ -171,12 +170,8 @@ impl Allocator {
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.pages.lock().statistics();
         statistics.metadata = self.meta.lock().mapped();
-        for arena in &self.arenas {
-            // Acquire: pairs with the Release in `create_arena`.
-            // SAFETY: arenas live for ever.
-            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
-                arena.count(&mut statistics.classes);
-            }
+        for arena in self.existing_arenas() {
+            arena.count(&mut statistics.classes);
         }
         self.count_caches(&mut statistics);
         for class in &mut statistics.classes {
@@ -233,6 +228,10 @@ impl Allocator {
         // Twice: the first look only sees who is active.
         self.empty_idle_heaps();
         self.empty_idle_heaps();
-        self.reclaim(heap)
+        let reclaimed = self.reclaim(heap);
+        // Twice: the first look only sees which spans are quiet.
+        self.purge_holes();
+        self.purge_holes();
+        reclaimed
     }
 }

@@ -1,9 +1,14 @@
 //! Tending: what is given back although the program does nothing. A helper thread looks around from time to time.
 
 use crate::allocator::Allocator;
+use crate::arena::{Arena, Holes};
 use crate::heap::Heap;
 use crate::os;
 use crate::size_class::CLASSES;
+use crate::sync::Ordering;
+
+/// Every so many looks spans are searched for holes; one in which no block came or went since the search before gives its own back.
+const LOOKS_PER_SEARCH: u32 = 4;
 
 /// What a look around found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,15 +20,50 @@ pub(crate) enum Found {
 }
 
 impl Allocator {
-    /// Empties the caches of threads that did nothing since the last look, and purges what has been free for long.
-    pub(crate) fn tend(&self) -> Found {
+    /// Empties the caches of threads that did nothing since the last look, and purges what has been free for long. `look`
+    /// counts the calls.
+    pub(crate) fn tend(&self, look: u32) -> Found {
         let active = self.empty_idle_heaps();
         if !active || self.is_tight() {
             self.retire_warm();
             self.empty_depots();
         }
         while self.pages.lock().purge_old(self.ground(), os::now_ms()) {}
-        if active || self.pages.lock().has_dirty(self.ground()) { Found::Work } else { Found::Nothing }
+        // Between two searches it is not known.
+        let busy = !look.is_multiple_of(LOOKS_PER_SEARCH) || self.purge_holes();
+        if active || busy || self.pages.lock().has_dirty(self.ground()) {
+            Found::Work
+        } else {
+            Found::Nothing
+        }
+    }
+
+    /// Whether much was freed that nobody has looked at.
+    pub(crate) fn is_called_for(&self) -> bool {
+        self.pages.lock().has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
+    }
+
+    /// Gives back pages of spans in which no block is live, if none came or went since the last call. `true`: somewhere some did.
+    pub(crate) fn purge_holes(&self) -> bool {
+        let mut busy = false;
+        for arena in self.existing_arenas() {
+            loop {
+                match arena.purge_holes() {
+                    Holes::More { busy: more } => busy |= more,
+                    Holes::Done { busy: more } => {
+                        busy |= more;
+                        break;
+                    }
+                }
+            }
+        }
+        busy
+    }
+
+    pub(crate) fn existing_arenas(&self) -> impl Iterator<Item = &'static Arena> {
+        // Acquire: pairs with the Release in `create_arena`.
+        // SAFETY: arenas live for ever.
+        self.arenas.iter().filter_map(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
     }
 
     /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.

@@ -153,6 +153,29 @@ fn nothing_is_left_in_a_closed_inbox() {
     });
 }
 
+/// An arena of several threads: one takes, while another's end closes the inbox, or its start opens what is open.
+#[test]
+fn an_inbox_that_is_opened_twice_or_closed_while_somebody_takes_loses_nothing() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::<Record>::new());
+        let sender = {
+            let inbox = inbox.clone();
+            thread::spawn(move || put(&inbox, 1))
+        };
+        let taker = {
+            let inbox = inbox.clone();
+            thread::spawn(move || contents(inbox.take_all()))
+        };
+        inbox.open();
+        let mut found = contents(inbox.close());
+        for other in [sender, taker] {
+            found.extend(other.join().expect("no panic"));
+        }
+        assert_eq!(found, [1]);
+        assert_eq!(put(&inbox, 2), [2], "it stays closed");
+    });
+}
+
 #[test]
 fn an_inbox_keeps_its_bound() {
     loom::model(|| {

@@ -65,3 +65,9 @@ cases!(
         it_serves_although_no_key_is_left,
     ]
 );
+
+cases!(
+    purging,
+    "purging.c",
+    [free_memory_comes_back_by_itself, pages_between_live_blocks_come_back_by_themselves]
+);

@@ -8,7 +8,7 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::presets::{COMMON, Item, Preset, Size};
+use super::presets::{COMMON, Item, Preset, Size, Sweep};
 use crate::error::{UsageError, unknown};
 
 /// The environment of each process is padded by fewer bytes than this: its size shifts the stack,
@@ -24,7 +24,7 @@ pub struct Request<'a> {
     pub workloads: &'a [String],
     /// What is measured unless workloads are named, and how much of it.
     pub preset: &'static Preset,
-    /// Thread counts; none: the preset's own, or powers of two up to twice the CPUs, four at least.
+    /// Thread counts; none: the preset's own, or its sweep.
     pub threads: Option<&'a [u32]>,
     /// Parameters, as `workload.key=value`.
     pub settings: &'a [String],
@@ -88,12 +88,13 @@ impl Plan {
         for setting in request.settings {
             apply(setting, &mut entries)?;
         }
+        let sweep = if request.workloads.is_empty() { request.preset.sweep } else { Sweep::Doubling };
         for entry in &mut entries {
             let bound = entry.description.max_threads.unwrap_or(u32::MAX);
             let own = std::mem::take(&mut entry.threads);
             entry.threads = match request.threads {
                 Some(threads) => threads.to_vec(),
-                None if own.is_empty() => sweep(request.cpus),
+                None if own.is_empty() => swept(sweep, request.cpus),
                 None => own,
             };
             entry.threads.retain(|threads| (1..=bound).contains(threads));
@@ -136,12 +137,16 @@ impl Plan {
     }
 }
 
-/// 1, 2, 4 … up to twice the CPUs, and up to 4 at least.
-fn sweep(cpus: u32) -> Vec<u32> {
-    let most = cpus.saturating_mul(2).max(4);
-    std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2))
-        .take_while(|&threads| threads <= most)
-        .collect()
+fn swept(sweep: Sweep, cpus: u32) -> Vec<u32> {
+    match sweep {
+        Sweep::Ends => vec![1, 2, cpus],
+        Sweep::Doubling => {
+            let most = cpus.saturating_mul(2).max(4);
+            std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2))
+                .take_while(|&threads| threads <= most)
+                .collect()
+        }
+    }
 }
 
 fn choose(request: &Request<'_>, offered: &[Description]) -> Result<Vec<Entry>> {
@@ -295,10 +300,27 @@ mod tests {
 
     #[test]
     fn threads_are_swept_to_twice_the_cpus_and_to_four_at_least() {
+        let sweep = |cpus| swept(Sweep::Doubling, cpus);
         assert_eq!(sweep(1), [1, 2, 4]);
         assert_eq!(sweep(2), [1, 2, 4]);
         assert_eq!(sweep(6), [1, 2, 4, 8]);
         assert_eq!(sweep(64), [1, 2, 4, 8, 16, 32, 64, 128]);
+    }
+
+    #[test]
+    fn the_whole_default_run_has_few_thread_counts_and_a_named_workload_all() {
+        const ITEMS: &[Item] =
+            &[Item { label: "larson", workload: "larson", shape: &[], work: &[], quick: &[], threads: &[] }];
+        let preset: &'static Preset =
+            Box::leak(Box::new(Preset { items: ITEMS, ..*find(DEFAULT).expect("known") }));
+        let counts = |workloads: &[String], cpus| {
+            let request = Request { workloads, preset, threads: None, settings: &[], cpus };
+            Plan::new(&request, &descriptions(), 1).expect("a plan").entries[0].threads.clone()
+        };
+        assert_eq!(counts(&[], 1), [1, 2]);
+        assert_eq!(counts(&[], 2), [1, 2]);
+        assert_eq!(counts(&[], 16), [1, 2, 16]);
+        assert_eq!(counts(&["larson".to_owned()], 2), [1, 2, 4]);
     }
 
     #[test]

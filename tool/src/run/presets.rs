@@ -23,6 +23,16 @@ pub enum Size {
     Full,
 }
 
+/// The thread counts of rows that have none of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// 1, 2, and as many as there are CPUs: the time of the run goes into more blocks, without which nothing
+    /// can be told of most rows.
+    Ends,
+    /// 1, 2, 4 … up to twice the CPUs, and up to 4 at least: the shape of the curve, and what too many threads do.
+    Doubling,
+}
+
 /// A setting: the parameter's name and its value.
 pub type Setting = (&'static str, f64);
 
@@ -72,6 +82,8 @@ pub struct Preset {
     pub others_too: bool,
     /// How much work.
     pub size: Size,
+    /// Thread counts when all of its workloads are run; those that are asked for by name are always swept.
+    pub sweep: Sweep,
     /// Time that a run takes, as far as three blocks fit into it.
     pub budget: Duration,
     /// Blocks at most; none: as a run without a preset.
@@ -95,6 +107,7 @@ const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64)
         items,
         others_too: false,
         size: Size::Default,
+        sweep: Sweep::Doubling,
         budget: Duration::from_secs(budget_seconds),
         blocks: None,
         arms: &[],
@@ -112,7 +125,7 @@ const LIMITS: &[&str] = &["floor", "single-lock"];
 /// All of them.
 pub const PRESETS: &[Preset] = &[
     Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
-    Preset { blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 265) },
+    Preset { sweep: Sweep::Ends, blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 265) },
     Preset {
         size: Size::Full,
         others_too: true,

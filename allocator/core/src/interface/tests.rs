@@ -369,12 +369,44 @@ fn tending_ends_when_nothing_is_left_to_give_back() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
     leave_full_caches(allocator, heap);
-    assert_eq!(allocator.tend(), Found::Work);
-    assert_eq!(allocator.tend(), Found::Work, "what is free has not been so for long");
+    assert_eq!(allocator.tend(0), Found::Work);
+    assert_eq!(allocator.tend(0), Found::Work, "what is free has not been so for long");
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    assert_eq!(allocator.tend(), Found::Nothing);
+    assert_eq!(allocator.tend(0), Found::Nothing);
     assert_eq!(allocator.statistics().retained, 0);
-    assert_eq!(allocator.tend(), Found::Nothing, "a heap that was emptied is not looked at again");
+    assert_eq!(allocator.tend(0), Found::Nothing, "a heap that was emptied is not looked at again");
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
+fn pages_between_live_blocks_go_back_when_nothing_happens_there() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let blocks: Vec<_> = (0..3000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
+    let (mut kept, mut freed) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.into_iter().enumerate() {
+        if index % 30 == 0 {
+            kept.push(block);
+        } else {
+            freed.push(block.pointer());
+            block.free(allocator, heap);
+        }
+    }
+    allocator.empty_idle_heaps();
+    allocator.empty_idle_heaps();
+    assert!(allocator.is_called_for(), "more than a megabyte came back");
+    // SAFETY: memory of the simulated system, which stays mapped.
+    let zeroed = || freed.iter().filter(|block| unsafe { block.add(256).read() } == 0).count();
+    assert!(allocator.purge_holes(), "blocks came back since");
+    assert_eq!(zeroed(), 0);
+    assert!(!allocator.purge_holes());
+    assert!(!allocator.is_called_for(), "all was looked at");
+    // No span is empty; of the 32 blocks of each those stay that share a page with a live one, 8 or 16.
+    assert!(zeroed() > freed.len() / 2, "{} of {}", zeroed(), freed.len());
+    for block in kept {
+        block.free(allocator, heap);
+    }
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }

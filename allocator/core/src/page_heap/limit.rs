@@ -1,7 +1,7 @@
 //! How much free memory may stay, and how much memory the heap may have before it is tight: then free memory goes back to the
 //! system at once, and threads keep next to nothing.
 
-use super::{DIRTY_MAX, Ground, PageHeap, SLICE};
+use super::{DIRTY_MAX, Ground, PageHeap, SLICE, TENDED_DIRTY_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::sync::Ordering;
@@ -78,12 +78,22 @@ impl PageHeap {
         let (bound, goal) = match ground.options.thresholds.kept() {
             _ if self.is_tight(ground) => (0, 0),
             Some((bound, goal)) => (bound / UNIT, goal / UNIT),
-            // Whole slices: the call into the system costs more than the pages.
-            None => (DIRTY_MAX, DIRTY_MAX - SLICE),
+            None => {
+                // Relaxed: a hint.
+                let most =
+                    if ground.tended.load(Ordering::Relaxed) == 0 { DIRTY_MAX } else { TENDED_DIRTY_MAX };
+                (most, most)
+            }
         };
         let dirty = self.queue.units();
+        // Without a threshold whole slices: the call into the system costs more than the pages.
+        let most = if ground.options.thresholds.kept().is_some() {
+            SLICE.min(dirty.saturating_sub(goal))
+        } else {
+            SLICE
+        };
         self.trimming = dirty > if self.trimming { goal } else { bound }
-            && self.purge_oldest(ground, SLICE.min(dirty - goal)).0
+            && self.purge_oldest(ground, most).0
             && self.queue.units() > goal;
         self.trimming
     }

@@ -9,6 +9,7 @@ struct World {
     options: Options,
     calls: AtomicU32,
     tight: AtomicU32,
+    tended: AtomicU32,
     units: Units,
     meta: Lock<Meta>,
     heap: PageHeap,
@@ -20,6 +21,7 @@ impl World {
             options: Options::new(),
             calls: AtomicU32::new(0),
             tight: AtomicU32::new(0),
+            tended: AtomicU32::new(1),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
             heap: PageHeap::new(),
@@ -31,6 +33,7 @@ impl World {
             options: &self.options,
             calls: &self.calls,
             tight: &self.tight,
+            tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
         };
@@ -42,6 +45,7 @@ impl World {
             options: &self.options,
             calls: &self.calls,
             tight: &self.tight,
+            tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
         };
@@ -53,6 +57,7 @@ impl World {
             options: &self.options,
             calls: &self.calls,
             tight: &self.tight,
+            tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
         };
@@ -112,6 +117,7 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
         options: &world.options,
         calls: &world.calls,
         tight: &world.tight,
+        tended: &world.tended,
         units: &world.units,
         meta: &world.meta,
     };
@@ -190,8 +196,8 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
 #[test]
 fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let mut world = World::new();
-    let World { options, calls, tight, units, meta, heap } = &mut *world;
-    let ground = Ground { options, calls, tight, units, meta };
+    let World { options, calls, tight, tended, units, meta, heap } = &mut *world;
+    let ground = Ground { options, calls, tight, tended, units, meta };
     let allocate =
         |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
     let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
@@ -215,4 +221,18 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
         heap.free(ground, span);
     }
     assert_eq!((heap.used_bytes(), heap.remapped, heap.large_blocks), (0, 0, 0));
+}
+
+#[test]
+fn while_nobody_tends_the_heap_little_stays_dirty() {
+    let mib = (1 << 20) / UNIT;
+    for tended in [1, 0] {
+        let mut world = World::new();
+        world.tended = AtomicU32::new(tended);
+        let spans: Vec<_> = (0..80).map(|_| world.allocate(mib, UNIT).expect("memory")).collect();
+        spans.into_iter().for_each(|span| world.free(span));
+        let dirty = world.heap.dirty_bytes() >> 20;
+        // Runs that merge are purged as one.
+        assert!(if tended == 1 { dirty == 80 } else { dirty <= 48 }, "{dirty} MiB with {tended}");
+    }
 }

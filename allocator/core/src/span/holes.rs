@@ -1,0 +1,174 @@
+//! Holes: pages of a span of small blocks in which no block is handed out. The system can have them back although the span
+//! lives on.
+
+use super::Span;
+use crate::os::{self, PAGE};
+use crate::size_class;
+use crate::units::UNIT;
+
+/// Whole pages of a span, a bit each.
+type Pages = u64;
+
+const _: () = {
+    let mut class = 1;
+    while class <= size_class::CLASSES {
+        assert!(size_class::of(class).units as usize * UNIT / PAGE <= Pages::BITS as usize);
+        class += 1;
+    }
+};
+
+/// What the looks at a span's holes have found so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// Blocks came or went since the last look.
+    Touched,
+    /// None since the last look, which came too early to tell.
+    Quiet,
+    /// None since the holes went back.
+    Purged,
+}
+
+/// What a look at a span's holes found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing to give back, or nothing that was not given back before.
+    Nothing,
+    /// Blocks came or went since the last look: they may soon again.
+    Busy,
+    /// Pages went back to the system, in so many calls.
+    Purged(usize),
+}
+
+impl Span {
+    /// Gives back the pages in which no block is handed out, if no block came or went since the last look.
+    pub(crate) fn purge_holes(&self) -> Look {
+        match self.looked.get() {
+            _ if self.freed.get() == 0 => return Look::Nothing,
+            Looked::Purged => return Look::Nothing,
+            Looked::Touched => {
+                self.looked.set(Looked::Quiet);
+                return Look::Busy;
+            }
+            Looked::Quiet => self.looked.set(Looked::Purged),
+        }
+        let holes = self.holes() & !self.purged.get();
+        let (mut left, mut calls) = (holes, 0);
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let count = (left >> first).trailing_ones() as usize;
+            let mask = super::ones(count) << first;
+            // SAFETY: no block that reaches into these pages is handed out, and while the caller holds the arena's lock none
+            // will be.
+            if unsafe { os::purge(self.start.get() + first * PAGE, count * PAGE) } {
+                self.purged.set(self.purged.get() | mask);
+            }
+            calls += 1;
+            left &= !mask;
+        }
+        if calls == 0 { Look::Nothing } else { Look::Purged(calls) }
+    }
+
+    /// The pages in which no block is handed out, and some block was.
+    fn holes(&self) -> Pages {
+        let size = size_class::of(self.class()).size as usize;
+        let fresh = usize::from(self.fresh.get());
+        let mut pages = 0;
+        let mut index = 0;
+        while index < fresh {
+            let free = self.free_from(index, fresh);
+            if free == 0 {
+                index += 1;
+                continue;
+            }
+            let end = index + free;
+            // What was never handed out, behind the last block, is free as well, and untouched but for the first page.
+            let end_bytes = if end == fresh { (end * size).next_multiple_of(PAGE) } else { end * size };
+            let (first, last) = ((index * size).div_ceil(PAGE), end_bytes / PAGE);
+            if first < last {
+                pages |= super::ones(last - first) << first;
+            }
+            index = end;
+        }
+        pages
+    }
+
+    /// How many blocks from `index` on came back, below `end`.
+    fn free_from(&self, index: usize, end: usize) -> usize {
+        let mut next = index;
+        while next < end {
+            let bits = self.free[next / 64].get() >> (next % 64);
+            let count = (bits.trailing_ones() as usize).min(64 - next % 64);
+            next += count;
+            if count == 0 || !next.is_multiple_of(64) {
+                break;
+            }
+        }
+        next.min(end) - index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use core::ptr;
+
+    use super::*;
+    use crate::size_class::class_of;
+    use crate::span::Use;
+
+    /// A span of memory of the simulated system, with all blocks of `size` bytes handed out, written, and all but `kept` back.
+    fn riddled(size: usize, kept: &[usize]) -> (Span, Vec<*mut u8>) {
+        let class = class_of(size).expect("small");
+        let units: usize = size_class::of(class).units.into();
+        let start = os::map(units * UNIT, UNIT).expect("memory").as_ptr();
+        let span = Span::new(start.expose_provenance(), units, Use::Small, false);
+        span.cut(class);
+        let slots = vec![Cell::new(ptr::null_mut()); span.room()];
+        span.take(&slots);
+        let blocks: Vec<*mut u8> = slots.iter().rev().map(Cell::get).collect();
+        for &block in &blocks {
+            // SAFETY: a block of the span.
+            unsafe { block.write_bytes(7, size) };
+        }
+        let back = (0..blocks.len()).filter(|index| !kept.contains(index));
+        span.take_back(&back.map(|index| Cell::new(blocks[index])).collect::<Vec<_>>());
+        (span, blocks)
+    }
+
+    #[test]
+    fn pages_without_a_live_block_go_back_once_and_the_live_keep_their_content() {
+        let (span, blocks) = riddled(512, &[3, 20]);
+        assert_eq!(span.purge_holes(), Look::Busy, "blocks came back just now");
+        // Blocks 0 … 7 lie in the first page, 16 … 23 in the third.
+        assert_eq!(span.purge_holes(), Look::Purged(2));
+        assert_eq!(span.purge_holes(), Look::Nothing);
+        for (index, &block) in blocks.iter().enumerate() {
+            // SAFETY: memory of the span.
+            let byte = unsafe { block.read() };
+            assert_eq!(byte, if [0, 2].contains(&(index / 8)) { 7 } else { 0 }, "block {index}");
+        }
+        let slots = vec![Cell::new(ptr::null_mut()); 9];
+        span.take(&slots);
+        assert_eq!(span.purge_holes(), Look::Busy);
+        // Of the second page a block is out again, the fourth is looked at anew.
+        assert_eq!(span.purge_holes(), Look::Purged(1));
+    }
+
+    #[test]
+    fn blocks_larger_than_a_page_free_the_pages_that_are_theirs_alone() {
+        let (span, blocks) = riddled(5120, &[1]);
+        span.purge_holes();
+        assert_eq!(span.holes().count_ones() as usize, span.units.get() * UNIT / PAGE - 2);
+        assert_eq!(span.purge_holes(), Look::Purged(2));
+        // SAFETY: a live block.
+        let content = unsafe { core::slice::from_raw_parts(blocks[1], 5120) };
+        assert!(content.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn a_full_span_and_a_fresh_one_have_no_holes() {
+        let (span, blocks) = riddled(64, &(0..256).collect::<Vec<_>>());
+        assert_eq!(blocks.len(), 256);
+        assert_eq!((span.purge_holes(), span.holes()), (Look::Nothing, 0));
+    }
+}

@@ -1,0 +1,60 @@
+/* Memory that comes back although the program does nothing, in a process of several threads. Each case waits until as much is
+ * back as must be, and fails after half a minute. */
+#include "check.h"
+
+enum { SIZE = 512, COUNT = (64 << 20) / SIZE };
+static unsigned char *blocks[COUNT];
+
+/* Resident bytes of this process. */
+static size_t resident(void) {
+    char text[256];
+    FILE *statm = fopen("/proc/self/statm", "r");
+    CHECK(statm != NULL && fgets(text, sizeof text, statm) != NULL, "no /proc/self/statm");
+    fclose(statm);
+    unsigned long size, pages;
+    CHECK(sscanf(text, "%lu %lu", &size, &pages) == 2, "statm says: %s", text);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static pthread_barrier_t started;
+
+static void *sleep_for_ever(void *unused) {
+    free(malloc(1));
+    pthread_barrier_wait(&started);
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* Fills 64 MiB, frees all but one block in `live` (0: all), and waits until no more than `allowed` bytes of them are resident. */
+static void free_and_wait(unsigned live, size_t allowed) {
+    pthread_barrier_init(&started, NULL, 2);
+    start_thread(sleep_for_ever, NULL);
+    pthread_barrier_wait(&started);
+    memset(blocks, 1, sizeof blocks);
+    size_t before = resident();
+    for (unsigned i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(SIZE);
+        fill(blocks[i], SIZE, i);
+    }
+    size_t full = resident();
+    CHECK(full - before >= (size_t)COUNT * SIZE, "only %zu bytes became resident", full - before);
+    for (unsigned i = 0; i < COUNT; i++)
+        if (live == 0 || i % live != 0)
+            free(blocks[i]);
+    size_t left = 0;
+    for (unsigned tenths = 0; tenths < 300; tenths++) {
+        left = resident() - before;
+        if (left <= allowed)
+            break;
+        usleep(100000);
+    }
+    CHECK(left <= allowed, "%zu bytes are still resident, %zu may be", left, allowed);
+    for (unsigned i = 0; live != 0 && i < COUNT; i += live)
+        CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
+}
+
+CASE(free_memory_comes_back_by_itself) { free_and_wait(0, 3 << 20); }
+
+/* One block in fifty is live, so that hardly a span is empty: one page in six holds one. */
+CASE(pages_between_live_blocks_come_back_by_themselves) { free_and_wait(50, 16 << 20); }
