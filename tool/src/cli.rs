@@ -44,6 +44,8 @@ pub enum Command {
     Selftest(Selftest),
     /// List the allocators on this machine, and how to get those that are missing
     Allocators(Allocators),
+    /// List the options of Ample's allocator, from the library itself: environment variables that it reads
+    Options(Options),
     /// List the workloads: what each tells, where it comes from
     Workloads,
 }
@@ -156,6 +158,14 @@ pub struct Selftest {
 /// Arguments of `ample allocators`.
 #[derive(Debug, Args)]
 pub struct Allocators {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `ample options`.
+#[derive(Debug, Args)]
+pub struct Options {
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::History(arguments) => commands::history(&arguments),
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
+        Command::Options(arguments) => commands::options(&arguments),
         Command::Workloads => commands::workloads(),
     };
     result.unwrap_or_else(|error| {

@@ -5,6 +5,7 @@
 //! - `xtask instructions [LIB…]` counts the instructions per pair of malloc and free, `xtask instructions --check`
 //!   holds Ample to its limits.
 //! - `xtask paths` shows what the fast paths of malloc and free are made of; a test holds them against a golden file.
+//! - `xtask options` prints the allocator's options as a document; a test holds docs/options.md against it.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
 //!
@@ -15,6 +16,7 @@ mod cargo;
 mod checks;
 mod instructions;
 mod limits;
+mod options;
 mod paths;
 mod peers;
 mod process;
@@ -29,6 +31,7 @@ usage: cargo ample ARGS…                  build allocator, workloads, limits a
        cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
        cargo xtask instructions --check   count those of Ample, and fail where they are above its limits
        cargo xtask paths [--record]       what the fast paths of malloc and free are made of; write the golden file anew
+       cargo xtask options [--record]     the allocator's options as a document; write docs/options.md anew
        cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
        cargo xtask tidy                   check the house rules";
 
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
         Some("instructions") => instructions::run(rest),
+        Some("options") => options::run(rest),
         Some("paths") => paths::run(rest),
         Some(name)
             if rest.is_empty()

@@ -181,7 +181,11 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         return 0;
     }
     // SAFETY: the caller's contract.
-    unsafe { ample_core::usable_size(block.cast()) }.unwrap_or(0)
+    match unsafe { ample_core::usable_size(block.cast()) } {
+        Ok(size) => size,
+        // SAFETY: the caller's contract; the block is not ours.
+        Err(_) => unsafe { foreign::usable_size(block) },
+    }
 }
 
 /// `free`, under the name that glibc dropped in 2017.

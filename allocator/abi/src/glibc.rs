@@ -2,9 +2,8 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use ample_core::Statistics;
-
-use crate::text::Text;
+use ample_core::text::{Cut, Number};
+use ample_core::{Parameter, Statistics};
 
 /// `struct mallinfo2` of `malloc.h`.
 #[repr(C)]
@@ -86,29 +85,37 @@ pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     ample_core::trim().into()
 }
 
-/// Sets one of glibc's parameters. 1 for those that tune what Ample does by itself, which then has no effect (`M_MMAP_THRESHOLD`,
-/// `M_MMAP_MAX`, `M_TRIM_THRESHOLD`, `M_TOP_PAD`, `M_ARENA_MAX`, `M_ARENA_TEST`, `M_MXFAST`); 0 for those that ask for
-/// something that Ample does not do (`M_PERTURB`, `M_CHECK_ACTION`) and for unknown ones.
+/// Sets one of glibc's parameters. `M_MMAP_THRESHOLD`, `M_MMAP_MAX`, `M_TRIM_THRESHOLD` and `M_TOP_PAD` say when memory goes back
+/// to the system, and end what Ample decides by itself otherwise (`ample.h` has the details). `M_ARENA_MAX`, `M_ARENA_TEST` and
+/// `M_MXFAST` are taken and have no effect. 0 for those that ask for something that Ample does not do (`M_PERTURB`,
+/// `M_CHECK_ACTION`), for unknown ones, and for a negative padding.
 #[unsafe(no_mangle)]
-pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
+pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     const M_MXFAST: c_int = 1;
     const M_TRIM_THRESHOLD: c_int = -1;
+    const M_TOP_PAD: c_int = -2;
+    const M_MMAP_THRESHOLD: c_int = -3;
     const M_MMAP_MAX: c_int = -4;
     const M_ARENA_TEST: c_int = -7;
     const M_ARENA_MAX: c_int = -8;
-    let tunes = matches!(parameter, M_MXFAST | M_MMAP_MAX..=M_TRIM_THRESHOLD | M_ARENA_MAX..=M_ARENA_TEST);
-    tunes.into()
+    // A negative size is a very large one, as in glibc: -1 turns trimming off.
+    let size = usize::try_from(value).unwrap_or(usize::MAX);
+    let (parameter, value) = match parameter {
+        M_MMAP_THRESHOLD => (Parameter::MmapThreshold, size),
+        M_MMAP_MAX => (Parameter::MmapMax, usize::try_from(value).unwrap_or(0)),
+        M_TRIM_THRESHOLD => (Parameter::TrimThreshold, size),
+        M_TOP_PAD if value >= 0 => (Parameter::TopPad, size),
+        M_MXFAST | M_ARENA_TEST | M_ARENA_MAX => return 1,
+        _ => return 0,
+    };
+    ample_core::set_parameter(parameter, value);
+    1
 }
 
 /// Prints how the heap stands to standard error.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
-    let statistics = ample_core::statistics();
-    let mut text = Text::default();
-    for (name, value) in statistics.fields() {
-        text.add("ample: ").add(name).add(" = ").number(value).add("\n");
-    }
-    text.to_standard_error();
+    ample_core::print_statistics();
 }
 
 unsafe extern "C" {
@@ -126,20 +133,42 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
         return libc::EINVAL;
     }
     let statistics = ample_core::statistics();
-    let mut text = Text::default();
-    text.add("<malloc version=\"1\">\n<heap nr=\"0\">\n");
-    text.add("<total type=\"rest\" count=\"").number(statistics.room_blocks);
-    text.add("\" size=\"").number(statistics.free()).add("\"/>\n");
-    text.add("<total type=\"mmap\" count=\"").number(statistics.large_blocks);
-    text.add("\" size=\"").number(statistics.large).add("\"/>\n");
-    text.add("<system type=\"current\" size=\"")
-        .number(statistics.active + statistics.retained)
-        .add("\"/>\n");
-    text.add("<aspace type=\"total\" size=\"").number(statistics.mapped).add("\"/>\n</heap>\n");
-    text.add("<ample allocated=\"").number(statistics.allocated());
-    text.add("\" retained=\"").number(statistics.retained);
-    text.add("\" metadata=\"").number(statistics.metadata).add("\"/>\n</malloc>\n");
+    let mut bytes = [0; 16 << 10];
+    // The last byte is never written, and ends the text.
+    let mut text = Cut::new(&mut bytes[..(16 << 10) - 1]);
+    let parts: [(&str, usize); 10] = [
+        ("<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"", statistics.room_blocks),
+        ("\" size=\"", statistics.free()),
+        ("\"/>\n<total type=\"mmap\" count=\"", statistics.large_blocks),
+        ("\" size=\"", statistics.large),
+        ("\"/>\n<system type=\"current\" size=\"", statistics.active + statistics.retained),
+        ("\"/>\n<aspace type=\"total\" size=\"", statistics.mapped),
+        ("\"/>\n</heap>\n<ample allocated=\"", statistics.allocated()),
+        ("\" resident=\"", statistics.resident()),
+        ("\" retained=\"", statistics.retained),
+        ("\" metadata=\"", statistics.metadata),
+    ];
+    let mut add = |before: &str, value: usize| {
+        text.add(before);
+        text.add(Number::of(value).text());
+    };
+    parts.into_iter().for_each(|(before, value)| add(before, value));
+    let mut before = "\">\n<class block_bytes=\"";
+    for class in statistics.classes_in_use() {
+        add(before, class.size);
+        for (name, value) in [
+            ("\" spans=\"", class.spans),
+            ("\" live=\"", class.live),
+            ("\" cached=\"", class.cached),
+            ("\" room=\"", class.room),
+        ] {
+            add(name, value);
+        }
+        before = "\"/>\n<class block_bytes=\"";
+    }
+    text.add(if statistics.classes_in_use().next().is_some() { "\"/>\n" } else { "\">\n" });
+    text.add("</ample>\n</malloc>\n");
     // SAFETY: the text ends in a zero; the caller's contract for the stream.
-    let result = unsafe { fputs(text.as_c_str().as_ptr(), stream) };
+    let result = unsafe { fputs(bytes.as_ptr().cast(), stream) };
     if result < 0 { -1 } else { 0 }
 }

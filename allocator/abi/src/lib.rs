@@ -6,7 +6,7 @@
 //! | `cxx` | C++'s operators new and delete |
 //! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
 //! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
-//! | `text` | text without the standard library's formatting |
+//! | `libc_names` | malloc's family under the names that glibc's own has besides: `__libc_malloc`, … |
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `foreign` | blocks that came from the C library's own malloc |
 #![cfg_attr(not(test), no_std)]
@@ -15,9 +15,9 @@ mod c;
 mod cxx;
 mod foreign;
 mod glibc;
+mod libc_names;
 mod own;
 mod tbb;
-mod text;
 
 /// Ends the process: this library neither unwinds nor formats.
 #[cfg_attr(not(test), panic_handler)]
@@ -46,9 +46,7 @@ static PREPARE: extern "C" fn() = {
 #[unsafe(link_section = ".fini_array")]
 static FINISH: extern "C" fn() = {
     extern "C" fn finish() {
-        if ample_core::shows_statistics() {
-            glibc::malloc_stats();
-        }
+        ample_core::finish();
     }
     finish
 };

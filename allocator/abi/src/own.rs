@@ -2,8 +2,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use ample_core::text::{Cut, Sink};
+
 use crate::c::or_enomem;
-use crate::text::Text;
 
 /// The version of this library: `MAJOR.MINOR.PATCH`.
 #[unsafe(no_mangle)]
@@ -31,22 +32,41 @@ pub extern "C" fn ample_trim() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ample_statistics_json(text: *mut c_char, room: usize) -> usize {
     let statistics = ample_core::statistics();
-    let mut whole = Text::default();
-    let mut separator = "{\"";
-    for (name, value) in statistics.fields() {
-        whole.add(separator).add(name).add("\":").number(value);
-        separator = ",\"";
+    // SAFETY: the caller's contract.
+    unsafe { fill(text, room, |sink| statistics.to_json(sink)) }
+}
+
+/// Writes the options of the environment as a JSON array into `text`, like [`ample_statistics_json`].
+///
+/// # Safety
+/// As for [`ample_statistics_json`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ample_options_json(text: *mut c_char, room: usize) -> usize {
+    // SAFETY: the caller's contract.
+    unsafe { fill(text, room, ample_core::options::to_json) }
+}
+
+/// # Safety
+/// As for [`ample_statistics_json`].
+unsafe fn fill(text: *mut c_char, room: usize, write: impl FnOnce(Sink<'_>)) -> usize {
+    let room = match room {
+        0 => &mut [],
+        // SAFETY: the caller vouches for the room; a text of C may hold anything.
+        _ => unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), room) },
+    };
+    let Some((end, rest)) = room.split_last_mut() else {
+        let mut nowhere = Cut::new(&mut []);
+        write(&mut |part| nowhere.add(part));
+        return nowhere.length();
+    };
+    *end = 0;
+    let mut cut = Cut::new(rest);
+    write(&mut |part| cut.add(part));
+    let length = cut.length();
+    if let Some(behind) = rest.get_mut(length) {
+        *behind = 0;
     }
-    let bytes = whole.add("}").as_c_str().to_bytes();
-    if let Some(last) = room.checked_sub(1) {
-        let count = bytes.len().min(last);
-        // SAFETY: the caller vouches for the room.
-        unsafe {
-            text.copy_from_nonoverlapping(bytes.as_ptr().cast(), count);
-            text.add(count).write(0);
-        }
-    }
-    bytes.len()
+    length
 }
 
 /// A block of at least `size` bytes that has its cache lines to itself, for objects that several threads write to. NULL and

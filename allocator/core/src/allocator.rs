@@ -36,6 +36,8 @@ pub struct Allocator {
     pub(crate) options: Options,
     /// Not 0: somebody should look after the dirty runs.
     pub(crate) calls: AtomicU32,
+    /// Not 0: the heap has more memory than it should (`AMPLE_SOFT_LIMIT`).
+    tight: AtomicU32,
     /// Not 0: somebody does look after them.
     pub(crate) tended: AtomicU32,
     pub(crate) units: Units,
@@ -56,6 +58,7 @@ impl Allocator {
         Self {
             options: Options::new(),
             calls: AtomicU32::new(0),
+            tight: AtomicU32::new(0),
             tended: AtomicU32::new(0),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
@@ -72,10 +75,17 @@ impl Allocator {
         Ground {
             options: &self.options,
             calls: &self.calls,
+            tight: &self.tight,
             tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
         }
+    }
+
+    /// Whether the heap has more memory than it should.
+    pub(crate) fn is_tight(&self) -> bool {
+        // Relaxed: a hint; the next one sees it.
+        self.tight.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
@@ -210,7 +220,7 @@ impl Allocator {
     fn bound_depot(&self, heap: &Heap, class: Class) {
         let bin = &heap.bins[class];
         // Relaxed: as in `share_depots`.
-        let bound = self.depot_bound.load(Ordering::Relaxed);
+        let bound = if self.is_tight() { 0 } else { self.depot_bound.load(Ordering::Relaxed) };
         while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
             && let Some(magazine) = heap.fetch(class)
         {
@@ -221,7 +231,7 @@ impl Allocator {
     /// Gives a magazine of `class` with blocks away: to the shared depot, or its blocks back to their arenas.
     #[inline(never)]
     fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
-        if size_class::fills_lines(class) && self.depots[class].put(class, magazine) {
+        if size_class::fills_lines(class) && !self.is_tight() && self.depots[class].put(class, magazine) {
             return;
         }
         // SAFETY: the magazine is the caller's.

@@ -9,6 +9,7 @@ use crate::page_heap::{Ground, PageHeap};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
+use crate::statistics::ClassStatistics;
 use crate::sync::{Lock, Ordering, RawLock};
 use crate::units::{self, UNIT};
 
@@ -36,6 +37,8 @@ const LOOKS_AT_ONCE: usize = 256;
 struct Spans {
     /// For each class the spans with room.
     with_room: [SpanList; CLASS_SLOTS],
+    /// For each class how many spans there are.
+    counts: [u32; CLASS_SLOTS],
     /// Bytes of blocks that came back since the last call for somebody who looks after them.
     returned: usize,
     /// Where a look for holes goes on: a listed span, or null for the first of `looked_class`.
@@ -62,6 +65,7 @@ impl Arena {
         let with_room = [const { SpanList::new() }; CLASS_SLOTS];
         let spans = Spans {
             with_room,
+            counts: [0; CLASS_SLOTS],
             returned: 0,
             look_at: ptr::null(),
             looked_class: 1,
@@ -179,19 +183,24 @@ impl Arena {
         Some(unsafe { span.as_ref() })
     }
 
-    /// Blocks that could be handed out without another span, and their bytes.
-    pub(crate) fn room(&self) -> (usize, usize) {
+    /// Adds the arena's spans and blocks to the statistics of their classes.
+    pub(crate) fn count(&self, classes: &mut [ClassStatistics; CLASSES]) {
         let spans = self.spans.lock();
-        let (mut blocks, mut bytes) = (0, 0);
-        for class in 1..=CLASSES {
+        for class in spans.fill.live(&self.starter) {
+            classes[class - 1].live += 1;
+        }
+        for (class, statistics) in (1..).zip(classes) {
+            let mut room = 0;
             let mut span = spans.with_room[class].first();
             while let Some(listed) = span {
-                blocks += listed.room();
-                bytes += listed.room() * size_class::of(class).size as usize;
+                room += listed.room();
                 span = SpanList::after(listed);
             }
+            let count = spans.counts[class] as usize;
+            statistics.spans += count;
+            statistics.room += room;
+            statistics.live += count * usize::from(size_class::of(class).blocks) - room;
         }
-        (blocks, bytes)
     }
 
     /// Whether much came back to this arena's spans that nobody has looked at.
@@ -287,6 +296,7 @@ impl Spans {
             entry,
         );
         self.list(class, span);
+        self.counts[class] += 1;
         Some(span)
     }
 
@@ -333,6 +343,7 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
+        self.counts[class] -= 1;
         self.free(below, span);
     }
 

@@ -42,6 +42,11 @@ impl Depot {
         self.full.raw()
     }
 
+    /// Blocks in the depot.
+    pub(crate) fn blocks(&self) -> usize {
+        self.full.lock().blocks()
+    }
+
     /// Takes a magazine with at least one block.
     pub(crate) fn take(&self) -> Option<NonNull<Magazine>> {
         // Relaxed: a hint; a magazine that arrives just now is found next time.

@@ -4,8 +4,7 @@
 //! while it reallocates the buffer. Our handlers run before glibc takes any, so they take the lock of the list of streams first
 //! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads can wait for each other.
 
-use crate::global::PROCESS;
-use crate::helper;
+use crate::global::{HELPER, PROCESS};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
 
@@ -34,7 +33,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     PROCESS.after_fork_in_child(Some(thread_local::heap()));
-    helper::lost();
+    HELPER.lost(&PROCESS);
     #[cfg(target_env = "gnu")]
     _IO_list_resetlock();
 }

@@ -1,21 +1,24 @@
 //! The allocator that serves the process: the static value, the calling thread's heap, and the thread's end.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ops::Deref;
 use core::ptr;
 
 use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
-use crate::helper;
+use crate::helper::Helper;
 use crate::large::Foreign;
 use crate::options::Name;
+use crate::os;
 use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
+use crate::thresholds::Parameter;
 
 pub(crate) static PROCESS: Allocator = Allocator::new();
+pub(crate) static HELPER: Helper = Helper::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -61,7 +64,7 @@ fn attach() -> &'static Heap {
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
     fork::watch();
-    helper::company();
+    HELPER.company();
     if let Some(key) = key() {
         // SAFETY: the key exists; glibc keeps the values of early keys in the thread's own record.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };
@@ -100,6 +103,23 @@ extern "C" fn thread_ends(_: *mut c_void) {
     unsafe { PROCESS.detach(heap) };
 }
 
+/// The helper thread.
+extern "C" fn help(_: *mut c_void) -> *mut c_void {
+    os::name_thread(c"ample-helper");
+    let mut look: u32 = 0;
+    loop {
+        look = look.wrapping_add(1);
+        HELPER.look_around(&PROCESS, look);
+    }
+}
+
+/// Somebody wants to know how the heap stands. The rest is the helper's: a handler may do next to nothing.
+extern "C" fn signalled(_: c_int) {
+    // Relaxed: a hint, as for whoever frees.
+    PROCESS.calls.store(1, Ordering::Relaxed);
+    HELPER.ask();
+}
+
 /// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
 /// block may be freed before anything was allocated; without it, the first allocation does so.
 pub fn prepare() {
@@ -112,6 +132,14 @@ pub fn prepare() {
         && heap.arena().is_some()
     {
         PROCESS.apply_options(&Current::enter());
+    }
+    let signal = PROCESS.options.get(Name::StatsSignal);
+    if signal != 0 {
+        if os::on_signal(signal as c_int, signalled) {
+            HELPER.start(help);
+        } else {
+            os::tell(&["ample: AMPLE_STATS_SIGNAL is ignored: the system lets nobody catch that signal\n"]);
+        }
     }
 }
 
@@ -170,7 +198,7 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     // Relaxed: a hint; the next one sees it.
     if PROCESS.calls.load(Ordering::Relaxed) != 0 {
         PROCESS.calls.store(0, Ordering::Relaxed);
-        helper::call();
+        HELPER.call(&PROCESS, help);
     }
     result
 }
@@ -199,9 +227,23 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
 }
 
-/// Whether the process wants to know how the heap stands when it ends.
-pub fn shows_statistics() -> bool {
-    PROCESS.options.is_on(Name::ShowStats)
+/// Reports how the heap stands if the options ask for it. Runs when the process ends.
+pub fn finish() {
+    if PROCESS.options.is_on(Name::ShowStats) {
+        PROCESS.print();
+    }
+    PROCESS.report(false);
+}
+
+/// Prints how the heap stands to standard error.
+pub fn print_statistics() {
+    PROCESS.print();
+}
+
+/// Sets one of glibc's parameters, which ends what is decided by itself otherwise: see `thresholds`.
+pub fn set_parameter(parameter: Parameter, value: usize) {
+    PROCESS.options.read_environment();
+    PROCESS.options.thresholds.set(parameter, value);
 }
 
 /// See [`Allocator::statistics`].

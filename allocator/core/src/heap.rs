@@ -88,6 +88,15 @@ pub(crate) struct Bin {
     pub(crate) started: Cell<u8>,
 }
 
+impl Bin {
+    /// Blocks in the magazines that the fast paths do not touch. The caller has claimed the heap.
+    pub(crate) fn cached_blocks(&self) -> usize {
+        // SAFETY: a heap's magazines are live.
+        let previous = unsafe { self.previous.get().as_ref() };
+        previous.map_or(0, |magazine| usize::from(magazine.count.get())) + self.full.blocks()
+    }
+}
+
 /// Blocks of the first refill of a class.
 const FIRST_REFILL: u8 = 8;
 

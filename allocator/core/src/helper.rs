@@ -3,9 +3,7 @@
 //! It is started when there is enough to give back, in a process that has several threads already (`AMPLE_BACKGROUND_THREAD`): a
 //! program with one thread may rely on that (`setns`, `unshare`). While there is nothing to do it sleeps until it is called again.
 
-use core::ffi::c_void;
-
-use crate::global::PROCESS;
+use crate::allocator::Allocator;
 use crate::options::Name;
 use crate::os;
 use crate::sync::{AtomicU32, Ordering};
@@ -25,73 +23,115 @@ const ALONE: u32 = 3;
 /// The system refused one, or nobody wants one.
 const REFUSED: u32 = 4;
 
-static STATE: AtomicU32 = AtomicU32::new(ABSENT);
+/// See the module.
+pub(crate) struct Helper {
+    state: AtomicU32,
+    /// Not 0: somebody wants to know how the heap stands.
+    asked: AtomicU32,
+}
 
-/// Sees to it that somebody looks around soon. The caller is in no slow path, and holds no lock: a new thread allocates.
-#[cold]
-pub(crate) fn call() {
-    // Relaxed: the state stands for itself.
-    match STATE.load(Ordering::Relaxed) {
-        // Relaxed: as above.
-        ABSENT if STATE.compare_exchange(ABSENT, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() => {
-            start()
-        }
-        // Relaxed: as above.
-        ASLEEP if STATE.compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() => {
-            os::wake(&STATE, 1);
-        }
-        _ => {}
+impl Helper {
+    /// A helper whose thread is not there yet.
+    pub(crate) const fn new() -> Self {
+        Self { state: AtomicU32::new(ABSENT), asked: AtomicU32::new(0) }
     }
-}
 
-fn start() {
-    let state = match PROCESS.options.get(Name::BackgroundThread) {
-        0 => REFUSED,
-        1 if !PROCESS.has_several_threads() => ALONE,
-        _ if os::start_thread(run) => return,
-        _ => REFUSED,
-    };
-    // Relaxed: as in `call`.
-    STATE.store(state, Ordering::Relaxed);
-}
+    /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
+    /// new thread allocates.
+    #[cold]
+    pub(crate) fn call(&self, allocator: &Allocator, body: os::Body) {
+        // Relaxed: the state stands for itself.
+        match self.state.load(Ordering::Relaxed) {
+            ABSENT => {
+                let state = match allocator.options.get(Name::BackgroundThread) {
+                    // Relaxed: as above.
+                    _ if self.asked.load(Ordering::Relaxed) != 0 => return self.start(body),
+                    0 => REFUSED,
+                    1 if !allocator.has_several_threads() => ALONE,
+                    _ => return self.start(body),
+                };
+                self.turns(ABSENT, state);
+            }
+            ASLEEP => self.rouse(),
+            _ => {}
+        }
+    }
 
-/// There is another thread.
-pub(crate) fn company() {
-    // Relaxed: as in `call`. Whatever the outcome, it is right: it changes from alone to absent only.
-    let _ = STATE.compare_exchange(ALONE, ABSENT, Ordering::Relaxed, Ordering::Relaxed);
-}
+    /// Starts the thread, if there is none and the system grants one.
+    pub(crate) fn start(&self, body: os::Body) {
+        if self.turns(ABSENT, AWAKE) && !os::start_thread(body) {
+            self.turns(AWAKE, REFUSED);
+        }
+    }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
-    os::name_thread(c"ample-helper");
-    // Relaxed: a hint.
-    PROCESS.tended.store(1, Ordering::Relaxed);
-    let mut look: u32 = 0;
-    loop {
-        look = look.wrapping_add(1);
-        os::wait_for(&STATE, AWAKE, PERIOD_MS);
-        if PROCESS.tend(look) == Found::Nothing {
-            // Relaxed: ordered by the locks. Who takes one after the look below finds the helper asleep, and
-            // wakes it; what was freed before is seen by the look.
-            STATE.store(ASLEEP, Ordering::Relaxed);
-            if PROCESS.is_called_for() {
-                // Relaxed: as above.
-                STATE.store(AWAKE, Ordering::Relaxed);
+    /// Asks for a report of how the heap stands. A signal handler may call this.
+    pub(crate) fn ask(&self) {
+        // SeqCst: with the thread's falling asleep in `look_around`: either this is seen there, or that is seen in `turns`.
+        self.asked.store(1, Ordering::SeqCst);
+        self.company();
+        self.rouse();
+    }
+
+    /// Wakes the thread if it sleeps until it is called.
+    fn rouse(&self) {
+        if self.turns(ASLEEP, AWAKE) {
+            os::wake(&self.state, 1);
+        }
+    }
+
+    fn turns(&self, from: u32, to: u32) -> bool {
+        // SeqCst: for `ask`, with the store in `look_around`.
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Whether the thread was started.
+    #[cfg(test)]
+    pub(crate) fn is_there(&self) -> bool {
+        // Relaxed: as in `call`.
+        matches!(self.state.load(Ordering::Relaxed), AWAKE | ASLEEP)
+    }
+
+    /// There is another thread.
+    pub(crate) fn company(&self) {
+        // Whatever the outcome, it is right: it changes from alone to absent only.
+        let _ = self.turns(ALONE, ABSENT);
+    }
+
+    /// What the thread does again and again; `look` counts how often.
+    pub(crate) fn look_around(&self, allocator: &Allocator, look: u32) {
+        os::wait_for(&self.state, AWAKE, PERIOD_MS);
+        // Relaxed: as in `ask`.
+        if self.asked.swap(0, Ordering::Relaxed) != 0 {
+            allocator.report(true);
+        }
+        let wanted = allocator.options.is_on(Name::BackgroundThread);
+        // Relaxed: a hint.
+        allocator.tended.store(wanted.into(), Ordering::Relaxed);
+        if !wanted || allocator.tend(look) == Found::Nothing {
+            // SeqCst: with `ask`. For what is free the locks order it: who takes one after the look below finds the
+            // helper asleep, and wakes it; what was freed before is seen by the look.
+            self.state.store(ASLEEP, Ordering::SeqCst);
+            let called = wanted && allocator.is_called_for();
+            // SeqCst: with `ask`.
+            if called || self.asked.load(Ordering::SeqCst) != 0 {
+                // Relaxed: as in `call`.
+                self.state.store(AWAKE, Ordering::Relaxed);
             }
             // Relaxed: as in `call`.
-            while STATE.load(Ordering::Relaxed) == ASLEEP {
-                os::wait(&STATE, ASLEEP);
+            while self.state.load(Ordering::Relaxed) == ASLEEP {
+                os::wait(&self.state, ASLEEP);
             }
         }
     }
-}
 
-/// In the child of a fork, where there is none.
-pub(crate) fn lost() {
-    // Relaxed: the child has one thread.
-    PROCESS.tended.store(0, Ordering::Relaxed);
-    // Relaxed: the child has one thread.
-    if STATE.load(Ordering::Relaxed) != REFUSED {
-        // Relaxed: as above.
-        STATE.store(ABSENT, Ordering::Relaxed);
+    /// In the child of a fork, where there is none.
+    pub(crate) fn lost(&self, allocator: &Allocator) {
+        // Relaxed: the child has one thread.
+        allocator.tended.store(0, Ordering::Relaxed);
+        // Relaxed: the child has one thread.
+        if self.state.load(Ordering::Relaxed) != REFUSED {
+            // Relaxed: as above.
+            self.state.store(ABSENT, Ordering::Relaxed);
+        }
     }
 }

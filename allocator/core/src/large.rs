@@ -98,6 +98,8 @@ impl Allocator {
         if heap.arena().is_some()
             && span.units.get() <= large_cache::LARGEST
             && self.options.is_on(Name::Cache)
+            && !self.options.thresholds.returns_at_once(span.bytes())
+            && !self.is_tight()
         {
             span.dirty.set(true);
             heap.large.put(span, |span| self.free_run(span));
@@ -108,9 +110,15 @@ impl Allocator {
         Ok(())
     }
 
-    /// Gives a large block's run back to the page heap.
+    /// Gives a large block's run back to the page heap, and what it should not keep to the system.
     pub(crate) fn free_run(&self, span: &'static Span) {
-        self.pages().free(self.ground(), span);
+        // Before the lock is taken: nobody else knows the run. One that is remapped becomes clean there.
+        let clean = self.options.thresholds.returns_at_once(span.bytes())
+            && !span.remapped.get()
+            // SAFETY: a live run of the caller's, who needs its content no more.
+            && unsafe { os::purge(span.start.get(), span.bytes()) };
+        span.dirty.set(!clean);
+        self.pages().take_back(self.ground(), span);
         while self.pages().purge_excess(self.ground()) {}
     }
 

@@ -31,6 +31,11 @@ impl LargeCache {
         unsafe { self.spans[index].get().as_ref() }
     }
 
+    /// Bytes of the blocks in it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.units.get() * UNIT
+    }
+
     /// Takes out the span at `index`.
     fn remove(&self, index: usize) -> Option<&'static Span> {
         let span = self.get(index)?;

@@ -29,7 +29,7 @@ mod fork;
 #[cfg(not(any(test, miri)))]
 mod global;
 mod heap;
-#[cfg(not(any(test, miri)))]
+#[cfg_attr(any(test, miri), expect(dead_code, reason = "no thread runs in the tests"))]
 mod helper;
 mod inbox;
 mod interface;
@@ -47,16 +47,19 @@ mod starter;
 mod statistics;
 mod sync;
 mod tend;
+pub mod text;
 #[cfg(not(any(test, miri)))]
 mod thread_local;
+mod thresholds;
 mod units;
 
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
-    prepare, realloc, shows_statistics, statistics, trim, usable_size,
+    finish, free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow,
+    malloc_zeroed, prepare, print_statistics, realloc, set_parameter, statistics, trim, usable_size,
 };
 pub use heap::Heap;
 pub use large::Foreign;
-pub use statistics::Statistics;
+pub use statistics::{ClassStatistics, Statistics};
+pub use thresholds::Parameter;

@@ -96,6 +96,15 @@ impl Stack {
         self.len.get()
     }
 
+    /// Blocks in all its magazines.
+    pub(crate) fn blocks(&self) -> usize {
+        // SAFETY: stacked magazines are live.
+        let live = |magazine: *mut Magazine| unsafe { magazine.as_ref() };
+        core::iter::successors(live(self.first.get()), |magazine| live(magazine.next.get()))
+            .map(|magazine| usize::from(magazine.count.get()))
+            .sum()
+    }
+
     /// Puts a magazine that is in no stack on top.
     pub(crate) fn push(&self, magazine: NonNull<Magazine>) {
         // SAFETY: the caller gives a live magazine away.

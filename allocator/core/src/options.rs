@@ -1,73 +1,92 @@
-//! Options: one table of them, from which the parser and the lists that people read come.
+//! Options: one table of them, from which the names, the parser and the lists that people read come (`ample options`,
+//! `docs/options.md`).
 //!
 //! Each is an environment variable `AMPLE_NAME=value`, read once when the library is loaded. In processes that run with more
 //! rights than their caller (setuid) the environment is ignored. A bad value is told in one line on standard error, and the
 //! default holds.
 
+use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use crate::os;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use crate::text::{Number, Sink, parse};
+use crate::thresholds::Thresholds;
 
-/// An option as people see it. Values are whole numbers; switches are 0 or 1.
+/// What an option takes.
+#[derive(Debug)]
+pub enum Kind {
+    /// A whole number; switches are 0 or 1. K, M and G stand for powers of 1024.
+    Number {
+        /// The value when nothing is said.
+        default: usize,
+        /// The values allowed.
+        range: RangeInclusive<usize>,
+    },
+    /// A file's path; none when nothing is said.
+    Path,
+}
+
+/// An option as people see it.
 #[derive(Debug)]
 pub struct Definition {
     /// The environment variable, with the zero that ends it.
     variable: &'static str,
-    /// The value when nothing is said.
-    pub default: usize,
-    /// The values allowed.
-    pub range: RangeInclusive<usize>,
-    /// One sentence.
+    /// What it takes.
+    pub kind: Kind,
+    /// One sentence, without characters that JSON escapes.
     pub meaning: &'static str,
 }
 
-/// Names an option: its index in [`DEFINITIONS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Name {
-    /// See the table.
-    AbortConf,
-    /// See the table.
-    ConfirmConf,
-    /// See the table.
-    Cache,
-    /// See the table.
-    IsolateLines,
-    /// See the table.
-    BackgroundThread,
-    /// See the table.
-    HugePages,
-    /// See the table.
-    ShowStats,
+const fn switch(default: usize) -> Kind {
+    Kind::Number { default, range: 0..=1 }
 }
 
-const COUNT: usize = 7;
-
-const fn switch(variable: &'static str, default: usize, meaning: &'static str) -> Definition {
-    Definition { variable, default, range: 0..=1, meaning }
+const fn number(default: usize, range: RangeInclusive<usize>) -> Kind {
+    Kind::Number { default, range }
 }
 
-/// All options, in the order of [`Name`].
-pub static DEFINITIONS: [Definition; COUNT] = [
-    switch("AMPLE_ABORT_CONF\0", 0, "1: a bad value of an option ends the process."),
-    switch("AMPLE_CONFIRM_CONF\0", 0, "1: prints every option and its value when the library is loaded."),
-    switch("AMPLE_CACHE\0", 1, "0: no magazines; every call goes to the spans, for comparison."),
-    switch("AMPLE_ISOLATE_LINES\0", 0, "1: every block has its cache lines to itself."),
-    Definition {
-        variable: "AMPLE_BACKGROUND_THREAD\0",
-        default: 1,
-        range: 0..=2,
-        meaning: "0: memory comes back only while the program is active; 1: a helper thread sees to it in programs \
-                  that have several threads; 2: in every program.",
-    },
-    switch(
-        "AMPLE_HUGE_PAGES\0",
-        1,
-        "0: small blocks never get huge pages; 1: they do where the heap is large.",
-    ),
-    switch("AMPLE_SHOW_STATS\0", 0, "1: prints how the heap stands to standard error when the process ends."),
-];
+/// Makes the names and the table of the same lines.
+macro_rules! options {
+    ($($name:ident = $variable:literal, $kind:expr, $meaning:literal;)*) => {
+        /// Names an option: its index in [`DEFINITIONS`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Name {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        const COUNT: usize = [$(Name::$name),*].len();
+
+        /// All options, in the order of [`Name`].
+        pub static DEFINITIONS: [Definition; COUNT] =
+            [$(Definition { variable: concat!($variable, "\0"), kind: $kind, meaning: $meaning },)*];
+    };
+}
+
+options! {
+    AbortConf = "AMPLE_ABORT_CONF", switch(0), "1: a bad value of an option ends the process.";
+    ConfirmConf = "AMPLE_CONFIRM_CONF", switch(0), "1: prints every option and its value when the library is loaded.";
+    Cache = "AMPLE_CACHE", switch(1), "0: no magazines; every call goes to the spans, for comparison.";
+    IsolateLines = "AMPLE_ISOLATE_LINES", switch(0), "1: every block has its cache lines to itself.";
+    BackgroundThread = "AMPLE_BACKGROUND_THREAD", number(1, 0..=2),
+        "0: memory comes back only while the program is active; 1: a helper thread sees to it in programs that have several \
+         threads; 2: in every program.";
+    HugePages = "AMPLE_HUGE_PAGES", switch(1), "0: small blocks never get huge pages; 1: they do where the heap is large.";
+    SoftLimit = "AMPLE_SOFT_LIMIT", number(0, 0..=1 << 47),
+        "Bytes: while the heap has more memory than that, free memory goes back to the system at once, and threads keep next to \
+         none; 0: three quarters of what the control group of the process may have.";
+    ShowStats = "AMPLE_SHOW_STATS", switch(0), "1: prints how the heap stands to standard error when the process ends.";
+    StatsJson = "AMPLE_STATS_JSON", Kind::Path,
+        "A file that is written when the process ends: how the heap stands, as JSON; %p in the path is the number of the process.";
+    StatsSignal = "AMPLE_STATS_SIGNAL", number(0, 0..=64),
+        "The number of a signal at which how the heap stands is written: to the file of AMPLE_STATS_JSON, or else to standard \
+         error; 0: no signal.";
+}
+
+/// Bytes of a path at most.
+const PATH: usize = 256;
+/// Bytes of a path with the number of the process in it, and the zero that ends it.
+const EXPANDED: usize = PATH + 64;
 
 impl Definition {
     /// The environment variable.
@@ -75,29 +94,49 @@ impl Definition {
         self.variable.trim_end_matches('\0')
     }
 
-    /// The value that `text` stands for: digits, and K, M or G for powers of 1024; `None` if it is out of range or
-    /// no number.
-    fn parse(&self, text: &[u8]) -> Option<usize> {
-        let (digits, unit) = match text.split_last()? {
-            (b'K' | b'k', digits) => (digits, 1 << 10),
-            (b'M' | b'm', digits) => (digits, 1 << 20),
-            (b'G' | b'g', digits) => (digits, 1 << 30),
-            _ => (text, 1),
-        };
-        if digits.is_empty() {
-            return None;
+    const fn default(&self) -> usize {
+        match self.kind {
+            Kind::Number { default, .. } => default,
+            Kind::Path => 0,
         }
-        let number = digits.iter().try_fold(0usize, |number, digit| {
-            let digit = digit.wrapping_sub(b'0');
-            if digit > 9 { None } else { number.checked_mul(10)?.checked_add(digit.into()) }
-        })?;
-        number.checked_mul(unit).filter(|value| self.range.contains(value))
     }
+}
+
+/// Writes the table as JSON: an array of objects with name, kind, default, least and most value, meaning.
+pub fn to_json(sink: Sink<'_>) {
+    let mut separator = "[";
+    for definition in &DEFINITIONS {
+        for part in [separator, "\n{\"name\":\"", definition.variable(), "\",\"kind\":"] {
+            sink(part);
+        }
+        match &definition.kind {
+            Kind::Path => sink("\"path\""),
+            Kind::Number { default, range } => {
+                sink("\"number\"");
+                for (name, value) in
+                    [(",\"default\":", default), (",\"least\":", range.start()), (",\"most\":", range.end())]
+                {
+                    sink(name);
+                    sink(Number::of(*value).text());
+                }
+            }
+        }
+        for part in [",\"meaning\":\"", definition.meaning, "\"}"] {
+            sink(part);
+        }
+        separator = ",";
+    }
+    sink("\n]");
 }
 
 /// The values in force.
 pub(crate) struct Options {
+    /// Of a path: its length.
     values: [AtomicUsize; COUNT],
+    /// The bytes of the one path.
+    path: [AtomicU8; PATH],
+    /// What glibc's parameters ask for.
+    pub(crate) thresholds: Thresholds,
     /// Whether the environment was read.
     read: AtomicU32,
 }
@@ -108,10 +147,11 @@ impl Options {
         let mut values = [const { AtomicUsize::new(0) }; COUNT];
         let mut index = 0;
         while index < COUNT {
-            values[index] = AtomicUsize::new(DEFINITIONS[index].default);
+            values[index] = AtomicUsize::new(DEFINITIONS[index].default());
             index += 1;
         }
-        Self { values, read: AtomicU32::new(0) }
+        let path = [const { AtomicU8::new(0) }; PATH];
+        Self { values, path, thresholds: Thresholds::new(), read: AtomicU32::new(0) }
     }
 
     /// The value of an option.
@@ -128,12 +168,29 @@ impl Options {
     /// Sets an option before it is used; `false`: the value is not allowed.
     #[cfg(test)]
     pub(crate) fn set(&self, name: Name, value: usize) -> bool {
-        let allowed = DEFINITIONS[name as usize].range.contains(&value);
-        if allowed {
-            // Relaxed: as in `get`.
-            self.values[name as usize].store(value, Ordering::Relaxed);
+        self.take(name as usize, Number::of(value).text().as_bytes())
+    }
+
+    /// Opens the file that a path names, with the number of the process in it; `None`: there is no path, or the system refused.
+    pub(crate) fn create(&self, name: Name) -> Option<os::File> {
+        // Acquire: pairs with the Release in `take`: the path's bytes are there.
+        let length = self.values[name as usize].load(Ordering::Acquire);
+        let (mut text, mut end, mut index) = ([0u8; EXPANDED], 0, 0);
+        // Relaxed: they change no more.
+        let byte = |index: usize| self.path.get(index).map_or(0, |byte| byte.load(Ordering::Relaxed));
+        while index < length {
+            let number;
+            let part = if byte(index) == b'%' && byte(index + 1) == b'p' {
+                index += 1;
+                number = Number::of(os::process_id());
+                number.text().as_bytes()
+            } else {
+                &[byte(index)]
+            };
+            text.get_mut(end..end + part.len())?.copy_from_slice(part);
+            (end, index) = (end + part.len(), index + 1);
         }
-        allowed
+        if end == 0 { None } else { os::create(CStr::from_bytes_until_nul(&text).ok()?) }
     }
 
     /// Takes the values from the environment, once, as soon as there is one: it is not there yet for what the dynamic linker
@@ -143,64 +200,70 @@ impl Options {
         if !os::has_environment() || self.read.swap(1, Ordering::Relaxed) != 0 {
             return false;
         }
-        for (definition, place) in DEFINITIONS.iter().zip(&self.values) {
-            let Some(text) = os::environment(definition.variable) else { continue };
-            match definition.parse(text) {
-                // Relaxed: as in `get`.
-                Some(value) => place.store(value, Ordering::Relaxed),
-                None => self.complain(definition, text),
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            if let Some(text) = os::environment(definition.variable)
+                && !self.take(index, text)
+            {
+                self.complain(definition, text);
             }
         }
+        self.thresholds.read_environment();
         if self.is_on(Name::ConfirmConf) {
-            for (definition, place) in DEFINITIONS.iter().zip(&self.values) {
-                // Relaxed: as in `get`.
-                let value = Number::of(place.load(Ordering::Relaxed));
-                os::tell(&["ample: ", definition.variable(), "=", value.text(), "\n"]);
-            }
+            self.confirm();
         }
         true
     }
 
+    /// Makes `text` the value of an option; `false`: that is not allowed.
+    fn take(&self, index: usize, text: &[u8]) -> bool {
+        let value = match &DEFINITIONS[index].kind {
+            Kind::Number { range, .. } => parse(text).filter(|value| range.contains(value)),
+            Kind::Path => Some(text.len()).filter(|length| (1..PATH).contains(length)),
+        };
+        let Some(value) = value else { return false };
+        if let Kind::Path = DEFINITIONS[index].kind {
+            for (byte, place) in text.iter().zip(&self.path) {
+                // Relaxed: published by the length.
+                place.store(*byte, Ordering::Relaxed);
+            }
+        }
+        // Release: pairs with the Acquire in `create`.
+        self.values[index].store(value, Ordering::Release);
+        true
+    }
+
+    fn confirm(&self) {
+        for (definition, place) in DEFINITIONS.iter().zip(&self.values) {
+            // Relaxed: as in `get`.
+            let value = place.load(Ordering::Relaxed);
+            let mut path = [0; PATH];
+            for (byte, place) in path[..value.min(PATH)].iter_mut().zip(&self.path) {
+                // Relaxed: read by the thread that wrote it.
+                *byte = place.load(Ordering::Relaxed);
+            }
+            let number = Number::of(value);
+            let shown = match definition.kind {
+                Kind::Number { .. } => number.text(),
+                Kind::Path => core::str::from_utf8(&path[..value]).unwrap_or("(not text)"),
+            };
+            os::tell(&["ample: ", definition.variable(), "=", shown, "\n"]);
+        }
+    }
+
     #[cold]
     fn complain(&self, definition: &Definition, text: &[u8]) {
-        let (low, high) = (Number::of(*definition.range.start()), Number::of(*definition.range.end()));
         let shown = core::str::from_utf8(text).unwrap_or("(not text)");
-        os::tell(&[
-            "ample: ",
-            definition.variable(),
-            "=",
-            shown,
-            " is ignored: it takes a whole number from ",
-            low.text(),
-            " to ",
-            high.text(),
-            "\n",
-        ]);
+        os::tell(&["ample: ", definition.variable(), "=", shown, " is ignored: it takes "]);
+        match &definition.kind {
+            Kind::Number { range, .. } => {
+                let (low, high) = (Number::of(*range.start()), Number::of(*range.end()));
+                os::tell(&["a whole number from ", low.text(), " to ", high.text(), "\n"]);
+            }
+            Kind::Path => os::tell(&["the path of a file, 1 to 255 bytes\n"]),
+        }
         if self.is_on(Name::AbortConf) {
             os::die("ample: AMPLE_ABORT_CONF=1: an option has a bad value\n");
         }
-    }
-}
-
-/// A number as text; formatting of the standard library would need memory.
-struct Number {
-    digits: [u8; 20],
-    first: usize,
-}
-
-impl Number {
-    fn of(mut value: usize) -> Self {
-        let mut number = Self { digits: [b'0'; 20], first: 20 };
-        while number.first == 20 || value > 0 {
-            number.first -= 1;
-            number.digits[number.first] = b'0' + (value % 10) as u8;
-            value /= 10;
-        }
-        number
-    }
-
-    fn text(&self) -> &str {
-        core::str::from_utf8(&self.digits[self.first..]).unwrap_or_default()
     }
 }
 
@@ -208,32 +271,24 @@ impl Number {
 mod tests {
     use super::*;
 
-    const SIZE: Definition = Definition { variable: "X\0", default: 0, range: 1..=1 << 40, meaning: "" };
-
-    #[test]
-    fn numbers_have_units_and_bounds() {
-        for (text, value) in [("1", 1), ("64K", 64 << 10), ("3m", 3 << 20), ("2G", 2 << 30)] {
-            assert_eq!(SIZE.parse(text.as_bytes()), Some(value));
-        }
-        for text in ["", "K", "0", "-1", "1.5", "1T", "1 ", "99999999999999999999", "16777216G"] {
-            assert_eq!(SIZE.parse(text.as_bytes()), None, "{text}");
-        }
-    }
-
     #[test]
     fn options_begin_with_their_defaults_and_refuse_what_is_out_of_range() {
         let options = Options::new();
         assert!(options.is_on(Name::Cache) && !options.is_on(Name::IsolateLines));
         assert!(!options.set(Name::Cache, 2) && options.set(Name::Cache, 0));
         assert!(!options.is_on(Name::Cache));
+        let options = Options::new();
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            assert_eq!(options.values[index].load(Ordering::Relaxed), definition.default());
+        }
     }
 
     #[test]
     fn the_environment_is_read_once_and_bad_values_leave_the_default() {
-        os::set_environment([("AMPLE_ISOLATE_LINES\0", "1"), ("AMPLE_CACHE\0", "no")]);
+        os::set_environment([("AMPLE_SOFT_LIMIT\0", "64M"), ("AMPLE_CACHE\0", "no")]);
         let options = Options::new();
         assert!(options.read_environment());
-        assert!(options.is_on(Name::IsolateLines) && options.is_on(Name::Cache));
+        assert!(options.get(Name::SoftLimit) == 64 << 20 && options.is_on(Name::Cache));
         os::set_environment([("AMPLE_CACHE\0", "0"), ("", "")]);
         assert!(!options.read_environment() && options.is_on(Name::Cache));
     }
@@ -246,19 +301,41 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_named_and_explained() {
-        for definition in &DEFINITIONS {
-            assert!(definition.variable.ends_with('\0') && definition.variable().starts_with("AMPLE_"));
-            assert!(definition.range.contains(&definition.default));
-            assert!(definition.meaning.ends_with('.'));
+    fn a_path_may_hold_the_number_of_the_process() {
+        let long = "x".repeat(PATH);
+        for (path, expected) in
+            [("", None), (long.as_str(), None), ("/a/%p-%p%", Some("/a/4711-4711%")), ("b", Some("b"))]
+        {
+            let options = Options::new();
+            assert_eq!(options.take(Name::StatsJson as usize, path.as_bytes()), expected.is_some(), "{path}");
+            assert_eq!(options.create(Name::StatsJson).is_some(), expected.is_some());
+            assert!(expected.is_none_or(|expected| os::created() == expected), "{path}");
         }
-        assert_eq!(DEFINITIONS[Name::IsolateLines as usize].variable(), "AMPLE_ISOLATE_LINES");
     }
 
     #[test]
-    fn numbers_are_written_in_digits() {
-        for value in [0, 7, 10, usize::MAX] {
-            assert_eq!(Number::of(value).text(), value.to_string());
+    fn every_option_is_named_and_explained() {
+        let paths = DEFINITIONS.iter().filter(|definition| matches!(definition.kind, Kind::Path)).count();
+        assert_eq!(paths, 1, "there is room for one path");
+        for definition in &DEFINITIONS {
+            assert!(definition.variable.ends_with('\0') && definition.variable().starts_with("AMPLE_"));
+            assert!(definition.meaning.ends_with('.') && !definition.meaning.contains(['"', '\\']));
+            if let Kind::Number { default, range } = &definition.kind {
+                assert!(range.contains(default));
+            }
         }
+    }
+
+    #[test]
+    fn the_table_is_told_as_json() {
+        let mut text = String::new();
+        to_json(&mut |part| text.push_str(part));
+        assert!(text.starts_with("[\n{") && text.ends_with("}\n]"));
+        assert_eq!(text.matches("\"name\":\"AMPLE_").count(), COUNT);
+        assert!(
+            text.contains(
+                "{\"name\":\"AMPLE_CACHE\",\"kind\":\"number\",\"default\":1,\"least\":0,\"most\":1,"
+            )
+        );
     }
 }

@@ -7,12 +7,15 @@
 
 mod bins;
 mod huge;
+mod limit;
 mod queue;
+mod whole;
 
 use core::ptr::NonNull;
 
 use self::bins::Bins;
 use self::huge::HugePages;
+use self::limit::GroupLimit;
 use self::queue::{Place, Queue};
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
@@ -61,6 +64,9 @@ pub(crate) struct PageHeap {
     /// Large runs whose pages came from elsewhere.
     remapped: usize,
     huge_pages: HugePages,
+    group_limit: GroupLimit,
+    /// Whether free memory is being given back because there was too much of it.
+    trimming: bool,
     ticked_ms: u64,
 }
 
@@ -73,6 +79,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) options: &'a Options,
     /// Set when somebody should look after the dirty runs.
     pub(crate) calls: &'a AtomicU32,
+    /// Whether the heap has more memory than it should.
+    pub(crate) tight: &'a AtomicU32,
     /// Not 0: somebody does.
     pub(crate) tended: &'a AtomicU32,
     pub(crate) units: &'a Units,
@@ -92,6 +100,8 @@ impl PageHeap {
             large_blocks: 0,
             remapped: 0,
             huge_pages: HugePages::Unknown,
+            group_limit: GroupLimit::Unknown,
+            trimming: false,
             ticked_ms: 0,
         }
     }
@@ -140,6 +150,7 @@ impl PageHeap {
         for rest in [tail, head].into_iter().flatten() {
             self.link_at(ground, rest, place);
         }
+        self.heed_limit(ground);
         Some(span)
     }
 
@@ -163,14 +174,23 @@ impl PageHeap {
 
     /// Takes a run back, all of it dirty.
     pub(crate) fn free(&mut self, ground: Ground, span: &'static Span) {
+        span.dirty.set(true);
+        self.take_back(ground, span);
+    }
+
+    /// Takes a run back that reads as zero unless it is dirty.
+    pub(crate) fn take_back(&mut self, ground: Ground, span: &'static Span) {
         let now = os::now_ms();
         match span.usage.get() {
             Use::Small => self.small_units -= span.units.get(),
             _ => self.large_blocks -= 1,
         }
-        span.dirty.set(!self.unmix(span));
+        if self.unmix(span) {
+            span.dirty.set(false);
+        }
         span.since_ms.set(now);
         self.link(ground, span);
+        self.heed_limit(ground);
         self.tick(ground, now);
         if self.queue.units() >= CALL_FROM {
             // Relaxed: a hint; the next one sees it.
@@ -248,6 +268,9 @@ impl PageHeap {
     /// lock given up in between.
     pub(crate) fn purge_old(&mut self, ground: Ground, now_ms: u64) -> bool {
         let mut purged = 0;
+        if self.keeps_dirty(ground) {
+            return false;
+        }
         loop {
             match self.queue.oldest() {
                 Some(span) if now_ms.saturating_sub(span.since_ms.get()) >= DECAY_MS => {}
@@ -256,32 +279,25 @@ impl PageHeap {
             if purged >= TICK_UNITS {
                 return true;
             }
-            match self.purge_oldest(ground) {
-                0 => return false,
-                units => purged += units,
-            }
+            // A run that the system refused is as new: the next one may be of whole pages.
+            purged += self.purge_oldest(ground, SLICE).1;
         }
     }
 
-    /// Whether there is a dirty run.
-    pub(crate) fn has_dirty(&self) -> bool {
-        self.queue.units() > 0
-    }
-
-    /// Purges the run that has been dirty longest, or the first [`SLICE`] units of it; how many units, 0 where the
-    /// system refused.
-    fn purge_oldest(&mut self, ground: Ground) -> usize {
-        let Some(span) = self.queue.oldest() else { return 0 };
+    /// Purges the run that has been dirty longest, or the first `most` units of it. Whether the system did so, and how many units.
+    fn purge_oldest(&mut self, ground: Ground, most: usize) -> (bool, usize) {
+        let Some(span) = self.queue.oldest() else { return (false, 0) };
         let place = self.unlink(span);
-        if span.units.get() > SLICE
-            && let Some(rest) = self.split(ground, span, SLICE)
+        if span.units.get() > most
+            && let Some(rest) = self.split(ground, span, most)
         {
             // Not free for the moment, lest the rest be merged with it again.
             span.usage.set(Use::Large);
-            ground.units.set_ends(span.start.get(), SLICE, ptr(span));
+            ground.units.set_ends(span.start.get(), most, ptr(span));
             self.link_at(ground, rest, place);
         }
         let units = span.units.get();
+        let (span, cut_off) = self.whole_pages(ground, span);
         // SAFETY: the run is free, and in no list any more.
         let purged = unsafe { os::purge(span.start.get(), span.bytes()) };
         if purged {
@@ -290,25 +306,21 @@ impl PageHeap {
             span.since_ms.set(os::now_ms());
         }
         self.link(ground, span);
-        if purged { units } else { 0 }
-    }
-
-    /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
-    /// given up in between, so that other threads need not wait for all of it.
-    pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
-        // Relaxed: a hint.
-        let most = if ground.tended.load(Ordering::Relaxed) == 0 { DIRTY_MAX } else { TENDED_DIRTY_MAX };
-        if self.queue.units() <= most || self.purge_oldest(ground) == 0 {
-            return false;
+        for rest in cut_off.into_iter().flatten() {
+            rest.since_ms.set(os::now_ms());
+            self.link(ground, rest);
         }
-        self.queue.units() > most
+        (purged, units)
     }
 
     /// Gives all that is free back to the system; whether there was anything.
     pub(crate) fn purge_all(&mut self, ground: Ground) -> bool {
-        let mut purged = false;
-        while self.purge_oldest(ground) > 0 {
-            purged = true;
+        // Each once, also where the system refuses some: it gives back whole pages of its own only.
+        let (mut left, mut purged) = (self.queue.units(), false);
+        while left > 0 {
+            let (done, units) = self.purge_oldest(ground, SLICE);
+            purged |= done;
+            left -= units.clamp(1, left);
         }
         purged
     }
@@ -317,7 +329,10 @@ impl PageHeap {
     fn grow(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         let chunk = CHUNK / UNIT;
         let least = units.next_multiple_of(chunk);
-        let usual = (self.mapped / 4).clamp(GROW_MIN, GROW_MAX).max(least).next_multiple_of(chunk);
+        let padded = units.saturating_add(ground.options.thresholds.top_pad() / UNIT);
+        let usual =
+            (self.mapped / 4).clamp(GROW_MIN, GROW_MAX).max(least).max(padded).next_multiple_of(chunk);
+        self.learn_group_limit(ground);
         let (start, got) = [usual, least]
             .into_iter()
             .find_map(|units| Some((os::map(units * UNIT, CHUNK)?.as_ptr().expose_provenance(), units)))?;

@@ -90,6 +90,13 @@ impl Fill {
         self.live == 0
     }
 
+    /// The classes of the blocks that are handed out, one for each.
+    pub(crate) fn live(&self, table: &Table) -> impl Iterator<Item = Class> {
+        // Relaxed: written under the arena's lock, which the caller holds.
+        let entries = table.0[..self.next].iter().map(|entry| entry.load(Ordering::Relaxed));
+        entries.filter(|entry| *entry != 0 && entry & FREE == 0).map(usize::from)
+    }
+
     /// Hands out a block of `class`: its offset; `None`: there is no room.
     pub(crate) fn take(&mut self, table: &Table, class: Class) -> Option<usize> {
         if self.live == 0 {

@@ -2,10 +2,14 @@
 
 use crate::allocator::Allocator;
 use crate::heap::Heap;
+use crate::options::Name;
+use crate::os;
+use crate::size_class::{self, CLASSES};
+use crate::text::{Number, Sink, Writer};
 
 /// Sizes in bytes, at one moment. Each part is counted under its own lock: while other threads allocate, the sums may be a
 /// little off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// Addresses got from the system for blocks.
     pub mapped: usize,
@@ -15,6 +19,8 @@ pub struct Statistics {
     pub large: usize,
     /// How many large blocks that is.
     pub large_blocks: usize,
+    /// In large blocks in threads' caches.
+    pub large_cached: usize,
     /// In spans of small blocks, for blocks that are neither handed out nor in a magazine.
     pub room: usize,
     /// How many blocks that is.
@@ -23,6 +29,44 @@ pub struct Statistics {
     pub retained: usize,
     /// For the allocator's own records.
     pub metadata: usize,
+    /// The size classes, the smallest first.
+    pub classes: [ClassStatistics; CLASSES],
+}
+
+/// How one size class stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassStatistics {
+    /// Bytes of a block.
+    pub size: usize,
+    /// Spans of this class.
+    pub spans: usize,
+    /// Blocks handed out to the program, or in magazines that only their thread may look into.
+    pub live: usize,
+    /// Blocks in other magazines: in depots, and those that were loaded before.
+    pub cached: usize,
+    /// Blocks in spans that nobody has.
+    pub room: usize,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        let mut classes = [ClassStatistics::default(); CLASSES];
+        for (class, statistics) in (1..).zip(&mut classes) {
+            statistics.size = size_class::of(class).size as usize;
+        }
+        Self {
+            mapped: 0,
+            active: 0,
+            large: 0,
+            large_blocks: 0,
+            large_cached: 0,
+            room: 0,
+            room_blocks: 0,
+            retained: 0,
+            metadata: 0,
+            classes,
+        }
+    }
 }
 
 impl Statistics {
@@ -31,8 +75,18 @@ impl Statistics {
         self.active.saturating_sub(self.room)
     }
 
-    /// All of them by name.
-    pub fn fields(&self) -> [(&'static str, usize); 9] {
+    /// What costs memory, or would if the program touched all of what it has.
+    pub fn resident(&self) -> usize {
+        self.active + self.retained + self.metadata
+    }
+
+    /// In caches: of large blocks, and magazines that others may look into.
+    pub fn cached(&self) -> usize {
+        self.large_cached + self.classes.iter().map(|class| class.cached * class.size).sum::<usize>()
+    }
+
+    /// All of them by name, but for the classes. The last three say why memory that nobody uses is not the system's.
+    pub fn fields(&self) -> [(&'static str, usize); 13] {
         [
             ("allocated_bytes", self.allocated()),
             ("active_bytes", self.active),
@@ -41,8 +95,12 @@ impl Statistics {
             ("room_bytes", self.room),
             ("room_blocks", self.room_blocks),
             ("retained_bytes", self.retained),
+            ("resident_bytes", self.resident()),
             ("mapped_bytes", self.mapped),
             ("metadata_bytes", self.metadata),
+            ("held_by_fragmentation_bytes", self.room),
+            ("held_by_caches_bytes", self.cached()),
+            ("held_to_be_reused_bytes", self.retained),
         ]
     }
 
@@ -50,6 +108,61 @@ impl Statistics {
     pub fn free(&self) -> usize {
         self.room + self.retained
     }
+
+    /// The classes that have spans or live blocks.
+    pub fn classes_in_use(&self) -> impl Iterator<Item = &ClassStatistics> {
+        self.classes.iter().filter(|class| class.spans + class.live > 0)
+    }
+
+    /// Writes them as a JSON object; `classes` is an array of objects, of the classes that are in use.
+    pub fn to_json(&self, sink: Sink<'_>) {
+        sink("{");
+        for (name, value) in self.fields() {
+            member(sink, "", name, value);
+            sink(",");
+        }
+        sink("\"classes\":[");
+        for (index, class) in self.classes_in_use().enumerate() {
+            sink(if index == 0 { "" } else { "," });
+            for (index, (name, value)) in class.fields().into_iter().enumerate() {
+                member(sink, if index == 0 { "{" } else { "," }, name, value);
+            }
+            sink("}");
+        }
+        sink("]}");
+    }
+
+    /// Writes them as lines for people.
+    pub fn to_text(&self, sink: Sink<'_>) {
+        for (name, value) in self.fields() {
+            ["ample: ", name, " = ", Number::of(value).text(), "\n"].into_iter().for_each(&mut *sink);
+        }
+        for class in self.classes_in_use() {
+            sink("ample: class");
+            for (name, value) in class.fields() {
+                [" ", name, "=", Number::of(value).text()].into_iter().for_each(&mut *sink);
+            }
+            sink("\n");
+        }
+    }
+}
+
+impl ClassStatistics {
+    /// All of them by name.
+    pub fn fields(&self) -> [(&'static str, usize); 5] {
+        [
+            ("block_bytes", self.size),
+            ("spans", self.spans),
+            ("live_blocks", self.live),
+            ("cached_blocks", self.cached),
+            ("room_blocks", self.room),
+        ]
+    }
+}
+
+/// Writes a member of an object, after `before`.
+fn member(sink: Sink<'_>, before: &str, name: &str, value: usize) {
+    [before, "\"", name, "\":", Number::of(value).text()].into_iter().for_each(sink);
 }
 
 impl Allocator {
@@ -58,11 +171,55 @@ impl Allocator {
         let mut statistics = self.pages.lock().statistics();
         statistics.metadata = self.meta.lock().mapped();
         for arena in self.existing_arenas() {
-            let (blocks, bytes) = arena.room();
-            statistics.room_blocks += blocks;
-            statistics.room += bytes;
+            arena.count(&mut statistics.classes);
+        }
+        self.count_caches(&mut statistics);
+        for class in &mut statistics.classes {
+            statistics.room_blocks += class.room;
+            statistics.room += class.room * class.size;
+            // They were counted at different moments.
+            class.cached = class.cached.min(class.live);
+            class.live -= class.cached;
         }
         statistics
+    }
+
+    /// Adds what lies in the depots, and in the caches of threads that are on no slow path.
+    fn count_caches(&self, statistics: &mut Statistics) {
+        for (depot, class) in self.depots[1..].iter().zip(&mut statistics.classes) {
+            class.cached += depot.blocks();
+        }
+        let registry = self.registry.lock();
+        registry.heaps().for_each(|heap| heap.claim.ask());
+        // Without barriers nobody may look in.
+        let ordered = os::barrier_everywhere();
+        for heap in registry.heaps() {
+            if ordered && heap.claim.take() {
+                statistics.large_cached += heap.large.bytes();
+                for (bin, class) in heap.bins[1..].iter().zip(&mut statistics.classes) {
+                    class.cached += bin.cached_blocks();
+                }
+            }
+            heap.claim.give_back();
+        }
+    }
+
+    /// Writes how the heap stands to the file of `AMPLE_STATS_JSON`; to standard error if there is no such file and somebody
+    /// `asked`, or if it cannot be created.
+    pub fn report(&self, asked: bool) {
+        if let Some(file) = self.options.create(Name::StatsJson) {
+            let mut writer = Writer::new(file);
+            self.statistics().to_json(&mut |part| writer.add(part));
+            writer.add("\n");
+        } else if asked || self.options.is_on(Name::StatsJson) {
+            self.print();
+        }
+    }
+
+    /// Prints how the heap stands to standard error.
+    pub fn print(&self) {
+        let mut writer = Writer::new(os::standard_error());
+        self.statistics().to_text(&mut |part| writer.add(part));
     }
 
     /// Gives back whatever nobody uses: what idle threads and this one keep, and all free memory. Whether anything went

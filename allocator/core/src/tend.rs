@@ -24,19 +24,23 @@ impl Allocator {
     /// counts the calls.
     pub(crate) fn tend(&self, look: u32) -> Found {
         let active = self.empty_idle_heaps();
-        if !active {
+        if !active || self.is_tight() {
             self.retire_warm();
             self.empty_depots();
         }
         while self.pages.lock().purge_old(self.ground(), os::now_ms()) {}
         // Between two searches it is not known.
         let busy = !look.is_multiple_of(LOOKS_PER_SEARCH) || self.purge_holes();
-        if active || busy || self.pages.lock().has_dirty() { Found::Work } else { Found::Nothing }
+        if active || busy || self.pages.lock().has_dirty(self.ground()) {
+            Found::Work
+        } else {
+            Found::Nothing
+        }
     }
 
     /// Whether much was freed that nobody has looked at.
     pub(crate) fn is_called_for(&self) -> bool {
-        self.pages.lock().has_dirty() || self.existing_arenas().any(Arena::is_called_for)
+        self.pages.lock().has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
     }
 
     /// Gives back pages of spans in which no block is live, if none came or went since the last call. `true`: somewhere some did.

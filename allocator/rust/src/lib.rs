@@ -7,10 +7,15 @@
 //! assert_eq!(vec![1; 1000].len(), 1000);
 //! ```
 //!
+//! [`options`] lists what the environment may set. [`Ample`] tells how the heap stands, and gives memory back.
+//!
 //! C code in the same process keeps its own malloc; to serve that too, preload or link `libample.so`.
 #![no_std]
 
 use core::alloc::{GlobalAlloc, Layout};
+
+pub use ample_core::options;
+pub use ample_core::{ClassStatistics, Parameter, Statistics};
 
 /// Alignment of every block, in bytes.
 const QUANTUM: usize = 16;
@@ -18,6 +23,30 @@ const QUANTUM: usize = 16;
 /// The allocator. All values stand for the same one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ample;
+
+impl Ample {
+    /// How the heap stands; [`Statistics::to_json`] writes it as JSON.
+    pub fn statistics(self) -> Statistics {
+        ample_core::statistics()
+    }
+
+    /// Gives free memory back to the system at once: that of this thread's caches, of idle threads' and of the page heap.
+    /// Whether anything went back.
+    pub fn trim(self) -> bool {
+        ample_core::trim()
+    }
+
+    /// Sets one of the parameters that say when memory goes back to the system, and ends what is decided by itself otherwise.
+    pub fn set(self, parameter: Parameter, bytes: usize) {
+        ample_core::set_parameter(parameter, bytes);
+    }
+
+    /// A block of at least `size` bytes that has its cache lines to itself, for objects that several threads write to; null: no
+    /// memory. [`GlobalAlloc::dealloc`] takes it back, with any layout.
+    pub fn alloc_shared(self, size: usize) -> *mut u8 {
+        ample_core::malloc_shared(size)
+    }
+}
 
 // SAFETY: blocks are at least as long and as aligned as the layout says, do not overlap, and live until they are
 // given back; nothing here unwinds.

@@ -19,6 +19,14 @@ static void free_all(void) {
         free(blocks[i]);
 }
 
+CASE(the_library_answers_all_of_them) {
+    static const char *const names[] = {
+        "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "malloc_trim", "mallopt",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(check_is_served(dlsym(RTLD_DEFAULT, names[i])), "%s is not served by %s", names[i], check_library());
+}
+
 CASE(mallinfo2_follows_what_is_allocated) {
     struct mallinfo2 before = mallinfo2();
     allocate_all();
@@ -156,4 +164,46 @@ CASE(large_blocks_move_without_a_page_fault_for_each_page) {
     for (size_t i = 0; i < 4 * size; i += 4096)
         CHECK(zeroed[i] == 0, "byte %zu is not zero", i);
     free(zeroed);
+}
+
+/* A number after `name` in a text. */
+static size_t number_after(const char *text, const char *name) {
+    const char *place = strstr(text, name);
+    CHECK(place != NULL, "no %s in %s", name, text);
+    return strtoul(place + strlen(name), NULL, 10);
+}
+
+CASE(all_figures_come_from_one_place) {
+    size_t (*statistics)(char *, size_t) = (size_t (*)(char *, size_t))dlsym(RTLD_DEFAULT, "ample_statistics_json");
+    CHECK(statistics != NULL, "the library has no ample_statistics_json");
+    static char json[16384], xml[16384];
+    allocate_all();
+    void *large = malloc(LARGE);
+    for (unsigned i = 0; i < BLOCKS; i += 2)
+        free(blocks[i]);
+    FILE *stream = fmemopen(xml, sizeof xml, "w");
+    CHECK(stream != NULL, "fmemopen");
+    setvbuf(stream, NULL, _IONBF, 0);
+    /* Nobody allocates from here on. */
+    struct mallinfo2 info = mallinfo2();
+    CHECK(malloc_info(0, stream) == 0 && statistics(json, sizeof json) < sizeof json, "no figures");
+    CHECK(info.uordblks == number_after(json, "\"allocated_bytes\":"), "%zu in %s", info.uordblks, json);
+    CHECK(info.uordblks == number_after(xml, "allocated=\""), "%zu in %s", info.uordblks, xml);
+    CHECK(info.hblkhd == number_after(json, "\"large_bytes\":") && info.hblks == number_after(json, "\"large_blocks\":"), "%s", json);
+    CHECK(info.ordblks == number_after(json, "\"room_blocks\":"), "%zu in %s", info.ordblks, json);
+    CHECK(info.keepcost == number_after(json, "\"retained_bytes\":"), "%zu in %s", info.keepcost, json);
+    CHECK(info.fordblks == number_after(json, "\"room_bytes\":") + info.keepcost, "%zu in %s", info.fordblks, json);
+    CHECK(info.fordblks == number_after(strstr(xml, "rest"), "size=\""), "%s", xml);
+    CHECK(info.arena + info.hblkhd == number_after(json, "\"active_bytes\":") + info.keepcost, "%zu in %s", info.arena, json);
+    CHECK(number_after(xml, "resident=\"") == number_after(json, "\"resident_bytes\":"), "%s %s", xml, json);
+    /* The class of the blocks: half of them are live. */
+    const char *class = strstr(json, "{\"block_bytes\":1024,");
+    CHECK(class != NULL, "no class of 1024 bytes in %s", json);
+    size_t live = number_after(class, "\"live_blocks\":"), cached = number_after(class, "\"cached_blocks\":");
+    CHECK(live >= BLOCKS / 2 && live < BLOCKS / 2 + BLOCKS / 10, "%zu live of %d", live, BLOCKS / 2);
+    CHECK(live + cached + number_after(class, "\"room_blocks\":") >= BLOCKS, "%zu and %zu", live, cached);
+    CHECK(live == number_after(strstr(xml, "block_bytes=\"1024\""), "live=\""), "%s", xml);
+    for (unsigned i = 1; i < BLOCKS; i += 2)
+        free(blocks[i]);
+    free(large);
 }

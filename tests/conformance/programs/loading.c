@@ -91,3 +91,20 @@ CASE(closing_it_harms_no_thread) {
             join_thread(threads[i]);
     }
 }
+
+CASE(it_opens_bound_to_itself_first) {
+    open_library(RTLD_NOW | RTLD_DEEPBIND);
+    exercise_with_threads();
+}
+
+/* Nothing tells it then that a thread ends. */
+CASE(it_serves_although_no_key_is_left) {
+    pthread_key_t key;
+    unsigned count = 0;
+    while (pthread_key_create(&key, NULL) == 0)
+        count++;
+    CHECK(count > 0, "there was none to begin with");
+    open_library(RTLD_NOW);
+    for (unsigned round = 0; round < 20; round++)
+        exercise_with_threads();
+}

@@ -1,6 +1,7 @@
 /* Options in the environment, and the library's own functions. */
 #include "check.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 
 enum { LINE = 64, BLOCKS = 4000 };
@@ -149,7 +150,7 @@ CASE(statistics_are_told_as_json_and_cut_off_where_there_is_no_room) {
     CHECK(statistics != NULL && version != NULL && trim != NULL, "the library lacks functions of its own");
     CHECK(strchr(version(), '.') != NULL, "version %s", version());
     void *large = malloc(5 << 20);
-    char text[1024], cut[12];
+    char text[16384], cut[12];
     size_t length = statistics(text, sizeof text);
     CHECK(length == strlen(text) && text[0] == '{' && text[length - 1] == '}', "it says: %s", text);
     const char *place = strstr(text, "\"large_bytes\":");
@@ -165,4 +166,95 @@ CASE(statistics_are_printed_at_the_end_on_request) {
     int status = child_says("AMPLE_SHOW_STATS", "1", "a_process_that_does_nothing", text, sizeof text);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
     CHECK(strstr(text, "active_bytes = ") != NULL, "it says: %s", text);
+}
+
+/* What a file says; NULL: there is none. */
+static char *content_of(const char *path) {
+    static char text[32768];
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return NULL;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+CASE(statistics_are_written_as_json_at_the_end) {
+    char path[100], text[4096];
+    snprintf(path, sizeof path, "/tmp/ample-statistics-%d-%%p.json", (int)getpid());
+    int status = child_says("AMPLE_STATS_JSON", path, "a_process_that_does_nothing", text, sizeof text);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0 && text[0] == 0, "status %#x; it says: %s", status, text);
+    char command[200];
+    snprintf(command, sizeof command, "cat /tmp/ample-statistics-%d-[0-9]*.json && rm /tmp/ample-statistics-%d-*", (int)getpid(), (int)getpid());
+    FILE *output = popen(command, "r");
+    CHECK(output != NULL, "popen");
+    text[fread(text, 1, sizeof text - 1, output)] = 0;
+    CHECK(pclose(output) == 0, "no file with the number of the process");
+    CHECK(strncmp(text, "{\"allocated_bytes\":", 19) == 0 && strstr(text, "]}\n") != NULL, "it says: %s", text);
+    child_says("AMPLE_STATS_JSON", "/nonexistent/folder/file", "a_process_that_does_nothing", text, sizeof text);
+    CHECK(strstr(text, "allocated_bytes = ") != NULL, "where the file cannot be written it says: %s", text);
+}
+
+static void *sleep_in_calls(void *ends) {
+    char byte;
+    return read(*(int *)ends, &byte, 1) == 0 ? ends : NULL;
+}
+
+CASE(a_signal_asks_for_statistics) {
+    static char path[100];
+    if (getenv("AMPLE_STATS_SIGNAL") == NULL) {
+        snprintf(path, sizeof path, "/tmp/ample-asked-%d.json", (int)getpid());
+        CHECK(setenv("AMPLE_STATS_JSON", path, 1) == 0, "setenv");
+    }
+    with("AMPLE_STATS_SIGNAL", "10", __func__);
+    const char *file = getenv("AMPLE_STATS_JSON");
+    int ends[2];
+    CHECK(pipe(ends) == 0, "pipe");
+    pthread_t thread = start_thread(sleep_in_calls, ends);
+    for (unsigned round = 0; round < 3; round++) {
+        void *large = malloc((round + 5) << 20);
+        unlink(file);
+        CHECK(kill(getpid(), SIGUSR1) == 0, "kill");
+        size_t told = 0;
+        for (unsigned looks = 0; looks < 200 && told < (round + 5) << 20; looks++) {
+            usleep(50 * 1000);
+            const char *text = content_of(file), *place = text == NULL ? NULL : strstr(text, "\"large_bytes\":");
+            told = place == NULL ? 0 : strtoul(place + 14, NULL, 10);
+        }
+        CHECK(told >= (round + 5) << 20, "after ten seconds the file tells of %zu bytes", told);
+        free(large);
+    }
+    /* Calls that the signal interrupts are taken up again. */
+    close(ends[1]);
+    CHECK(join_thread(thread) == ends, "a read was interrupted");
+    unlink(file);
+    /* Nothing is left behind at the end. */
+    _exit(0);
+}
+
+CASE(above_the_soft_limit_memory_goes_back_at_once) {
+    with("AMPLE_SOFT_LIMIT", "32M", __func__);
+    enum { COUNT = 60 };
+    void *blocks[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(1 << 20);
+        fill(blocks[i], 1 << 20, i);
+    }
+    size_t full = status_bytes("RssAnon:");
+    for (unsigned i = 0; i < COUNT / 2 - 4; i++)
+        free(blocks[i]);
+    size_t left = status_bytes("RssAnon:");
+    CHECK(full - left > (COUNT / 2 - 5) << 20, "%zu bytes of %zu stay", left, full);
+    for (unsigned i = COUNT / 2 - 4; i < COUNT; i++)
+        free(blocks[i]);
+}
+
+CASE(the_library_lists_its_options) {
+    size_t (*options)(char *, size_t) = (size_t (*)(char *, size_t))dlsym(RTLD_DEFAULT, "ample_options_json");
+    CHECK(options != NULL && check_is_served((void *)options), "no ample_options_json");
+    size_t length = options(NULL, 0);
+    char *text = malloc(length + 1);
+    CHECK(options(text, length + 1) == length && strlen(text) == length, "its length changes");
+    CHECK(text[0] == '[' && text[length - 1] == ']' && strstr(text, "\"AMPLE_SOFT_LIMIT\"") != NULL, "it says: %s", text);
+    free(text);
 }

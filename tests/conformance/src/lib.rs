@@ -4,12 +4,16 @@
 //! the program has a case that is not listed. Programs are compiled by the system's compilers (`CC`, `CXX`;
 //! by default `cc`, `c++`) when a test first needs them.
 //!
+//! A case that this machine does not allow exits with 77 and says why: the test then writes `skipped: …` to standard error, past
+//! what the test harness captures, and passes.
+//!
 //! The allocator under test is `libample.so` of the release profile, which is built first. The environment
 //! variable `AMPLE_CONFORMANCE_LIB` names another one by its path, or `none`: nothing is preloaded and the
 //! C library is judged.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,18 +53,28 @@ macro_rules! cases {
             }
         }
     };
+    ($module:ident, $source:literal, $loading:ident, [$($case:ident),+ $(,)?]) => {
+        $crate::cases!($module, $source, $loading, libraries [], [$($case),+]);
+    };
     ($module:ident, $source:literal, [$($case:ident),+ $(,)?]) => {
         $crate::cases!($module, $source, Preloaded, libraries [], [$($case),+]);
     };
 }
 
+/// Exit code of a case that this machine does not allow.
+const SKIPPED: i32 = 77;
+
 /// How a program meets the allocator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loading {
     /// `LD_PRELOAD`: it serves the whole process.
     Preloaded,
     /// Not at all: the program opens it itself.
     ByProgram,
+    /// It is linked into a program without a dynamic linker.
+    Static,
+    /// The same, at an address that is not known beforehand.
+    StaticPie,
 }
 
 /// A conformance program.
@@ -84,8 +98,14 @@ impl Suite {
     #[track_caller]
     pub fn run(&self, case: &str) {
         let allocator = allocator_under_test(Path::new(self.scratch));
+        if self.is_static() && !allocator.file.with_extension("a").exists() {
+            return self.skipped(case, &format!("{} has no archive beside it", allocator.file.display()));
+        }
         let preload = allocator.preloadable && self.loading == Loading::Preloaded;
         let output = self.output(case, &allocator.file, preload);
+        if output.status.code() == Some(SKIPPED) {
+            return self.skipped(case, String::from_utf8_lossy(&output.stdout).trim());
+        }
         assert!(
             output.status.success(),
             "{}: {case}: {}\n{}",
@@ -93,6 +113,15 @@ impl Suite {
             end_of(&output),
             text_of(&output)
         );
+    }
+
+    fn is_static(&self) -> bool {
+        matches!(self.loading, Loading::Static | Loading::StaticPie)
+    }
+
+    /// Says so on standard error itself: what `eprintln` writes is shown of failed tests only.
+    fn skipped(&self, case: &str, reason: &str) {
+        let _ = writeln!(std::io::stderr(), "skipped: {}: {case}: {reason}", self.source);
     }
 
     /// Runs one case as if `library` served it, with nothing preloaded; gives what it printed.
@@ -134,16 +163,22 @@ impl Suite {
     /// The compiled program, compiled on first use.
     fn program(&self) -> PathBuf {
         type Slot = Arc<OnceLock<PathBuf>>;
-        static PROGRAMS: OnceLock<Mutex<HashMap<&'static str, Slot>>> = OnceLock::new();
+        static PROGRAMS: OnceLock<Mutex<HashMap<(&'static str, Loading), Slot>>> = OnceLock::new();
         let slot = {
             let mut programs = PROGRAMS.get_or_init(Mutex::default).lock().expect("the map is whole");
-            Slot::clone(programs.entry(self.source).or_default())
+            Slot::clone(programs.entry((self.source, self.loading)).or_default())
         };
         slot.get_or_init(|| {
             for library in self.libraries {
                 self.compile(library, &["-shared", "-fPIC"], ".so");
             }
-            self.compile(self.source, &["-pthread", "-rdynamic"], "")
+            match self.loading {
+                Loading::Static => self.compile(self.source, &["-pthread", "-static", "-no-pie"], "-static"),
+                Loading::StaticPie => {
+                    self.compile(self.source, &["-pthread", "-static-pie", "-fPIE"], "-static-pie")
+                }
+                _ => self.compile(self.source, &["-pthread", "-rdynamic"], ""),
+            }
         })
         .clone()
     }
@@ -160,7 +195,12 @@ impl Suite {
         // Another test process may be running the same program: replace it in one step.
         let unfinished = result.with_extension(format!("{}.unfinished", std::process::id()));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
-        succeed(command.arg("-o").arg(&unfinished).arg(source));
+        command.arg("-o").arg(&unfinished).arg(source);
+        if options.iter().any(|option| option.starts_with("-static")) {
+            let archive = allocator_under_test(Path::new(self.scratch)).file.with_extension("a");
+            command.arg(archive);
+        }
+        succeed(&mut command);
         std::fs::rename(&unfinished, &result).expect("the scratch folder is writable");
         result
     }

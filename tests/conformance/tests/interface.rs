@@ -82,6 +82,7 @@ cases!(
     glibc,
     "glibc.c",
     [
+        the_library_answers_all_of_them,
         mallinfo2_follows_what_is_allocated,
         mallinfo_says_the_same_in_small,
         malloc_trim_gives_memory_back_at_once,
@@ -90,6 +91,29 @@ cases!(
         malloc_stats_prints_to_standard_error,
         memory_comes_back_although_the_program_does_nothing,
         large_blocks_move_without_a_page_fault_for_each_page,
+        all_figures_come_from_one_place,
+    ]
+);
+
+cases!(
+    libc_names,
+    "libc_names.c",
+    [the_library_defines_them_all, their_blocks_and_those_of_malloc_are_of_one_kind]
+);
+
+cases!(
+    thresholds,
+    "thresholds.c",
+    [
+        large_blocks_are_kept_as_long_as_nothing_is_set,
+        a_threshold_set_by_mallopt_ends_that,
+        a_threshold_set_by_a_variable_ends_that,
+        a_threshold_set_by_a_tunable_ends_that,
+        any_other_parameter_ends_that_too,
+        without_mappings_large_blocks_are_kept,
+        parameters_that_tune_nothing_end_nothing,
+        free_memory_stays_up_to_the_trim_threshold,
+        trimming_can_be_turned_off,
     ]
 );
 
@@ -115,6 +139,10 @@ cases!(
         the_options_in_force_are_printed_on_request,
         statistics_are_told_as_json_and_cut_off_where_there_is_no_room,
         statistics_are_printed_at_the_end_on_request,
+        statistics_are_written_as_json_at_the_end,
+        a_signal_asks_for_statistics,
+        above_the_soft_limit_memory_goes_back_at_once,
+        the_library_lists_its_options,
     ]
 );
 

@@ -61,6 +61,8 @@ cases!(
         it_opens_lazily_and_globally,
         threads_older_than_it_use_it,
         closing_it_harms_no_thread,
+        it_opens_bound_to_itself_first,
+        it_serves_although_no_key_is_left,
     ]
 );
 

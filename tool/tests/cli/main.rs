@@ -8,6 +8,7 @@ mod errors;
 mod faults;
 mod limits;
 mod measures;
+mod options;
 mod run;
 mod runs;
 mod selftest;

@@ -112,12 +112,16 @@ pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
     None
 }
 
+pub(crate) fn page_size() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(super::PAGE)
+}
+
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
-    // The system works on whole pages of its own, which may be larger than a unit.
-    // SAFETY: asks for a constant of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page = page_size();
     if !start.is_multiple_of(page) || !len.is_multiple_of(page) {
         return false;
     }
@@ -127,27 +131,32 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     })
 }
 
-pub(crate) fn huge_pages() -> bool {
-    let mut text = [0u8; 64];
-    let length = keeping_errno(|| {
+/// Reads the beginning of a file; how many bytes. By raw calls: the C library's are points where a thread may be cancelled.
+fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
+    keeping_errno(|| {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero.
-        let file = unsafe {
-            libc::open(
-                c"/sys/kernel/mm/transparent_hugepage/enabled".as_ptr(),
-                libc::O_RDONLY | libc::O_CLOEXEC,
-            )
-        };
+        let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
         if file < 0 {
-            return -1;
+            return None;
         }
         // SAFETY: the buffer is ours, and that long.
-        let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
+        let length = unsafe { libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) };
         // SAFETY: opened above, and used no more.
-        unsafe { libc::close(file) };
-        length
-    });
+        unsafe { libc::syscall(libc::SYS_close, file) };
+        usize::try_from(length).ok()
+    })
+}
+
+pub(crate) fn huge_pages() -> bool {
+    let mut text = [0u8; 64];
+    let length = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
     let chosen = |choice: &[u8]| text.windows(choice.len()).any(|part| part == choice);
-    length > 0 && (chosen(b"[madvise]") || chosen(b"[always]"))
+    length.is_some() && (chosen(b"[madvise]") || chosen(b"[always]"))
+}
+
+pub(crate) fn memory_limit() -> Option<usize> {
+    super::cgroup::memory_limit(read)
 }
 
 /// # Safety
@@ -235,7 +244,7 @@ pub(crate) fn barrier_everywhere() -> bool {
     keeping_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-pub(crate) fn start_thread(body: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> bool {
+pub(crate) fn start_thread(body: super::Body) -> bool {
     const STACK: usize = 128 << 10;
     keeping_errno(|| {
         let mut attributes = MaybeUninit::uninit();
@@ -257,6 +266,18 @@ pub(crate) fn start_thread(body: extern "C" fn(*mut libc::c_void) -> *mut libc::
             libc::pthread_attr_destroy(attributes.as_mut_ptr());
             created
         }
+    })
+}
+
+pub(crate) fn on_signal(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> bool {
+    keeping_errno(|| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: a zeroed action is one without a handler and with an empty mask.
+        let action = unsafe { action.assume_init_mut() };
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        // SAFETY: the handler does nothing that a handler may not.
+        unsafe { libc::sigaction(number, action, ptr::null_mut()) == 0 }
     })
 }
 
@@ -299,13 +320,53 @@ pub(crate) fn environment(name: &'static str) -> Option<&'static [u8]> {
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes())
 }
 
-pub(crate) fn tell(parts: &[&str]) {
+pub(crate) fn process_id() -> usize {
+    // SAFETY: has no preconditions.
+    unsafe { libc::getpid() as usize }
+}
+
+/// A file to write to; closed in the end, unless it is the standard error.
+pub(crate) struct File(libc::c_long);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.0 != libc::c_long::from(libc::STDERR_FILENO) {
+            // SAFETY: opened by `create`, and used no more.
+            keeping_errno(|| unsafe { libc::syscall(libc::SYS_close, self.0) });
+        }
+    }
+}
+
+pub(crate) fn standard_error() -> File {
+    File(libc::STDERR_FILENO.into())
+}
+
+pub(crate) fn create(path: &CStr) -> Option<File> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC | libc::O_NOCTTY;
+    // SAFETY: the path ends in a zero.
+    let file = keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o666)
+    });
+    (file >= 0).then_some(File(file))
+}
+
+pub(crate) fn write(file: &File, mut bytes: &[u8]) {
     keeping_errno(|| {
-        for part in parts {
-            // SAFETY: the text is readable. A message that cannot be written is lost.
-            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        while !bytes.is_empty() {
+            // SAFETY: the bytes are readable.
+            let written = unsafe { libc::syscall(libc::SYS_write, file.0, bytes.as_ptr(), bytes.len()) };
+            match usize::try_from(written) {
+                Ok(count) if count > 0 => bytes = &bytes[count..],
+                // SAFETY: glibc gives every thread an errno.
+                _ if unsafe { *libc::__errno_location() } == libc::EINTR => {}
+                _ => return,
+            }
         }
     });
+}
+
+pub(crate) fn tell(parts: &[&str]) {
+    parts.iter().for_each(|part| write(&standard_error(), part.as_bytes()));
 }
 
 pub(crate) fn die(message: &str) -> ! {

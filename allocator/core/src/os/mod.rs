@@ -6,6 +6,7 @@
 //! | `reserve(len)` | addresses that read as zero, for a large table of which little will be used; `None` also where addresses are limited |
 //! | `make_writable(start, len)` | part of what `reserve` gave can be written from now on; `false` where refused |
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
+//! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
 //! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
 //! | `collapse(start, len)` | makes memory of `map`, zeroed or not, resident in huge pages; `false` where refused: nothing happened |
@@ -18,10 +19,16 @@
 //! | `barrier_everywhere()` | a full memory barrier in every thread of the process; `false` where there is none |
 //! | `name_thread(name)` | names the calling thread, for people |
 //! | `start_thread(body)` | starts a thread that gets no signals; `false` where refused |
+//! | `on_signal(number, handler)` | calls the handler when the process gets that signal; `false` where refused |
 //! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
 //! | `has_environment()` | whether `environment` can be asked already |
 //! | `environment(name)` | an environment variable (`name` ends in a zero); `None` also in privileged processes |
+//! | `memory_limit()` | bytes of memory that the process's control group, or one above it, may have; `None` without a limit |
+//! | `process_id()` | the number of the process |
+//! | `standard_error()` | the file that `tell` writes to |
+//! | `create(path)` | a file to write to, empty; `None` where refused |
+//! | `write(file, bytes)` | appends to a file; what the system refuses is lost |
 //! | `tell(parts)` | writes to standard error |
 //! | `die(message)` | one line on standard error, then the end of the process |
 //!
@@ -29,6 +36,11 @@
 
 /// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
+
+/// What a thread does.
+pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
+
+mod cgroup;
 
 #[cfg(not(any(test, miri)))]
 mod linux;

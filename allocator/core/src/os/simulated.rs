@@ -1,7 +1,8 @@
 //! A simulated operating system for the unit tests and Miri: a fixed piece of memory, handed out once, and calls
 //! that fail on demand.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
+use core::ffi::CStr;
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::LazyLock;
@@ -30,28 +31,130 @@ static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     Machine { start: start.expose_provenance().next_multiple_of(ALIGN), used: AtomicUsize::new(0) }
 });
 
+/// A function of the contract that can be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    BarrierEverywhere,
+    Collapse,
+    Create,
+    HugePages,
+    MakeWritable,
+    Map,
+    MapAt,
+    MemoryLimit,
+    Purge,
+    Remap,
+    Reserve,
+    StartThread,
+    Unmix,
+}
+
+impl Call {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 13] = [
+        Self::BarrierEverywhere,
+        Self::Collapse,
+        Self::Create,
+        Self::HugePages,
+        Self::MakeWritable,
+        Self::Map,
+        Self::MapAt,
+        Self::MemoryLimit,
+        Self::Purge,
+        Self::Remap,
+        Self::Reserve,
+        Self::StartThread,
+        Self::Unmix,
+    ];
+}
+
+/// Which of the calling thread's calls are refused; they are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Faults {
+    None,
+    /// This one and all after it.
+    From(u64),
+    /// This one alone.
+    Only(u64),
+}
+
+/// A part of the machine that one thread has for itself.
+#[derive(Clone, Copy)]
+struct Region {
+    start: usize,
+    used: usize,
+    len: usize,
+}
+
 thread_local! {
-    static CALLS_UNTIL_FAILURE: Cell<Option<u64>> = const { Cell::new(None) };
+    static FAULTS: Cell<Faults> = const { Cell::new(Faults::None) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static REFUSED: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
+    static REGION: Cell<Option<Region>> = const { Cell::new(None) };
+    /// Whether addresses are limited, and what `map_at` mapped since.
+    static LIMITED: Cell<bool> = const { Cell::new(false) };
+    static ISLANDS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
     static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
+    static PAGE_SIZE: Cell<usize> = const { Cell::new(super::PAGE) };
+    static MEMORY_LIMIT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The path of the file created last, and what was written since.
+    static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
+    static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
 
-/// From now on the calling thread's `n`-th request for memory fails (0: the next one), and all after it do;
-/// `None`: none fails.
-pub(crate) fn fail_from(n: Option<u64>) {
-    CALLS_UNTIL_FAILURE.with(|left| left.set(n));
+/// Begins to count the calling thread's calls, and to refuse these.
+pub(crate) fn inject(faults: Faults) {
+    FAULTS.set(faults);
+    CALLS.set(0);
+    REFUSED.take();
 }
 
-fn refused() -> bool {
-    CALLS_UNTIL_FAILURE.with(|left| match left.get() {
-        None => false,
-        Some(0) => true,
-        Some(n) => {
-            left.set(Some(n - 1));
-            false
-        }
-    })
+/// The calling thread's calls since [`inject`].
+#[cfg(test)]
+pub(crate) fn calls() -> u64 {
+    CALLS.get()
+}
+
+/// Those of them that were refused.
+#[cfg(test)]
+pub(crate) fn refused_calls() -> Vec<Call> {
+    REFUSED.with_borrow(Vec::clone)
+}
+
+fn refused(call: Call) -> bool {
+    let number = CALLS.replace(CALLS.get() + 1);
+    let refused = match FAULTS.get() {
+        Faults::None => false,
+        Faults::From(first) => number >= first,
+        Faults::Only(one) => number == one,
+    };
+    if refused {
+        REFUSED.with_borrow_mut(|calls| calls.push(call));
+    }
+    refused
+}
+
+/// From now on the calling thread's memory comes from `len` bytes of its own: zeroed, all of them, at every call.
+/// Whatever was got from them before is no more. With `limited` addresses nothing can be reserved.
+#[cfg(all(test, not(miri)))]
+pub(crate) fn use_region(len: usize, limited: bool) {
+    LIMITED.set(limited);
+    let (start, used) = match REGION.take() {
+        Some(region) => (region.start, region.used),
+        None => (take(len, ALIGN).expect("the machine is large enough").as_ptr().expose_provenance(), 0),
+    };
+    // SAFETY: the machine's memory is an anonymous mapping, this part of it the caller's, and nobody uses it any more.
+    unsafe {
+        libc::madvise(core::ptr::with_exposed_provenance_mut(start), used, libc::MADV_DONTNEED);
+    }
+    for (start, len) in ISLANDS.take() {
+        // SAFETY: `map_at` mapped it, and nobody uses it any more.
+        unsafe { libc::munmap(core::ptr::with_exposed_provenance_mut(start), len) };
+    }
+    REGION.set(Some(Region { start, used: 0, len }));
 }
 
 /// All addresses of the simulated machine.
@@ -60,8 +163,19 @@ pub(crate) fn window() -> Range<usize> {
 }
 
 pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
-    if refused() {
-        return None;
+    if refused(Call::Map) { None } else { take(len, align) }
+}
+
+/// Memory of the machine, or of the thread's part of it.
+fn take(len: usize, align: usize) -> Option<NonNull<u8>> {
+    if let Some(region) = REGION.get() {
+        let start = (region.start + region.used).next_multiple_of(align);
+        let used = start.checked_add(len)? - region.start;
+        if used > region.len {
+            return None;
+        }
+        REGION.set(Some(Region { used, ..region }));
+        return NonNull::new(core::ptr::with_exposed_provenance_mut(start));
     }
     let machine = &*MACHINE;
     // Relaxed: the counter hands out disjoint ranges; nothing else is published by it.
@@ -81,36 +195,76 @@ pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
     }
 }
 
+#[cfg(miri)]
 pub(crate) fn map_at(_: usize, _: usize) -> Option<NonNull<u8>> {
+    refused(Call::MapAt);
     None
+}
+
+#[cfg(not(miri))]
+pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
+    if refused(Call::MapAt) {
+        return None;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let place = core::ptr::without_provenance_mut(address);
+    // SAFETY: a mapping where there is none.
+    let start = unsafe { libc::mmap(place, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if start.addr() != address {
+        return None;
+    }
+    start.expose_provenance();
+    ISLANDS.with_borrow_mut(|islands| islands.push((address, len)));
+    NonNull::new(start.cast())
 }
 
 /// # Safety
 /// `[start, start + len)` lies in what [`reserve`] returned.
 pub(crate) unsafe fn make_writable(_: usize, _: usize) -> bool {
-    !refused()
+    !refused(Call::MakeWritable)
 }
 
 pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
-    map(len, super::PAGE)
+    if LIMITED.get() || refused(Call::Reserve) { None } else { take(len, super::PAGE) }
 }
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
+    let page = PAGE_SIZE.get();
+    if refused(Call::Purge) || !start.is_multiple_of(page) || !len.is_multiple_of(page) {
+        return false;
+    }
     // SAFETY: the caller's contract.
-    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
+    unsafe { clear(start, len) };
     true
 }
 
+/// # Safety
+/// As for [`purge`].
+unsafe fn clear(start: usize, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
+}
+
+pub(crate) fn page_size() -> usize {
+    PAGE_SIZE.get()
+}
+
+/// The calling thread's system has pages of this size.
+#[cfg(test)]
+pub(crate) fn set_page_size(size: usize) {
+    PAGE_SIZE.set(size);
+}
+
 pub(crate) fn huge_pages() -> bool {
-    true
+    !refused(Call::HugePages)
 }
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
 pub(crate) unsafe fn collapse(_: usize, _: usize) -> bool {
-    COLLAPSES.with(Cell::get)
+    !refused(Call::Collapse) && COLLAPSES.get()
 }
 
 /// Whether the calling thread's requests for huge pages are granted.
@@ -122,7 +276,8 @@ pub(crate) fn grant_huge_pages(granted: bool) {
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
 pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
-    if refused() {
+    let page = PAGE_SIZE.get();
+    if refused(Call::Remap) || [from, to, len].iter().any(|place| !place.is_multiple_of(page)) {
         return false;
     }
     let (from, to) =
@@ -138,19 +293,32 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
 pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
+    if refused(Call::Unmix) {
+        return false;
+    }
     // SAFETY: the caller's contract.
-    !refused() && unsafe { purge(start, len) }
+    unsafe { clear(start, len) };
+    true
 }
 
 pub(crate) fn wait(_: &AtomicU32, _: u32) {
     std::thread::yield_now();
 }
 
+pub(crate) fn wait_for(_: &AtomicU32, _: u32, _: u64) {
+    std::thread::yield_now();
+}
+
+/// No thread is started: tests do the work themselves that it would do.
+pub(crate) fn start_thread(_: super::Body) -> bool {
+    !refused(Call::StartThread)
+}
+
 pub(crate) fn wake(_: &AtomicU32, _: u32) {}
 
 pub(crate) fn barrier_everywhere() -> bool {
     // Tests that rely on it have one thread at a time.
-    !refused()
+    !refused(Call::BarrierEverywhere)
 }
 
 pub(crate) fn thread_id() -> usize {
@@ -175,6 +343,52 @@ pub(crate) fn environment(name: &'static str) -> Option<&'static [u8]> {
 #[cfg(test)]
 pub(crate) fn set_environment(environment: [(&'static str, &'static str); 2]) {
     ENVIRONMENT.with(|place| place.set(environment));
+}
+
+pub(crate) fn memory_limit() -> Option<usize> {
+    if refused(Call::MemoryLimit) { None } else { MEMORY_LIMIT.get() }
+}
+
+/// The calling thread's control group may have so much memory.
+#[cfg(test)]
+pub(crate) fn limit_memory(bytes: Option<usize>) {
+    MEMORY_LIMIT.set(bytes);
+}
+
+pub(crate) fn process_id() -> usize {
+    4711
+}
+
+/// A file to write to: one for each thread, the one created last.
+pub(crate) struct File;
+
+pub(crate) fn standard_error() -> File {
+    File
+}
+
+pub(crate) fn create(path: &CStr) -> Option<File> {
+    if refused(Call::Create) {
+        return None;
+    }
+    CREATED.set(path.to_string_lossy().into_owned());
+    WRITTEN.take();
+    Some(File)
+}
+
+pub(crate) fn write(_: &File, bytes: &[u8]) {
+    WRITTEN.with_borrow_mut(|written| written.extend(bytes));
+}
+
+/// The path of the file that the calling thread created last.
+#[cfg(test)]
+pub(crate) fn created() -> String {
+    CREATED.with_borrow(String::clone)
+}
+
+/// What the calling thread wrote since then.
+#[cfg(test)]
+pub(crate) fn written() -> Vec<u8> {
+    WRITTEN.with_borrow(Vec::clone)
 }
 
 pub(crate) fn tell(parts: &[&str]) {

@@ -8,6 +8,7 @@ use crate::options::Name;
 struct World {
     options: Options,
     calls: AtomicU32,
+    tight: AtomicU32,
     tended: AtomicU32,
     units: Units,
     meta: Lock<Meta>,
@@ -19,6 +20,7 @@ impl World {
         Box::new(Self {
             options: Options::new(),
             calls: AtomicU32::new(0),
+            tight: AtomicU32::new(0),
             tended: AtomicU32::new(1),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
@@ -30,6 +32,7 @@ impl World {
         let ground = Ground {
             options: &self.options,
             calls: &self.calls,
+            tight: &self.tight,
             tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
@@ -41,6 +44,7 @@ impl World {
         let ground = Ground {
             options: &self.options,
             calls: &self.calls,
+            tight: &self.tight,
             tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
@@ -52,6 +56,7 @@ impl World {
         let ground = Ground {
             options: &self.options,
             calls: &self.calls,
+            tight: &self.tight,
             tended: &self.tended,
             units: &self.units,
             meta: &self.meta,
@@ -111,6 +116,7 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
     let ground = Ground {
         options: &world.options,
         calls: &world.calls,
+        tight: &world.tight,
         tended: &world.tended,
         units: &world.units,
         meta: &world.meta,
@@ -139,9 +145,9 @@ fn what_was_free_for_long_goes_back_to_the_system() {
 fn whatever_the_system_refuses_the_heap_stays_whole() {
     for refusals in 0..12 {
         let mut world = World::new();
-        os::fail_from(Some(refusals));
+        os::inject(os::Faults::From(refusals));
         let early = world.allocate(3, 1 << 16);
-        os::fail_from(None);
+        os::inject(os::Faults::None);
         let late = world.allocate(3, 1 << 16).expect("memory is there again");
         world.free(late);
         if let Some(early) = early {
@@ -190,8 +196,8 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
 #[test]
 fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let mut world = World::new();
-    let World { options, calls, tended, units, meta, heap } = &mut *world;
-    let ground = Ground { options, calls, tended, units, meta };
+    let World { options, calls, tight, tended, units, meta, heap } = &mut *world;
+    let ground = Ground { options, calls, tight, tended, units, meta };
     let allocate =
         |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
     let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
@@ -207,10 +213,10 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     assert_eq!((heap.dirty_bytes(), heap.remapped, heap.large_blocks), (0, 1, 2));
     heap.shrink(ground, to, 2);
     assert_eq!(heap.dirty_bytes(), 0, "the rest of it is a mapping like any other again");
-    os::fail_from(Some(0));
+    os::inject(os::Faults::From(0));
     let again = allocate(heap, 3);
     assert!(!heap.remap(ground, to, again), "where the system refuses nothing changes");
-    os::fail_from(None);
+    os::inject(os::Faults::None);
     for span in [wall, to, again] {
         heap.free(ground, span);
     }

@@ -1,0 +1,159 @@
+//! When memory goes back to the system: thresholds, limits, large pages; and what the statistics say of it.
+
+use super::*;
+use crate::statistics::Statistics;
+use crate::thresholds::Parameter;
+
+/// Bytes of free memory that the system has not got back.
+fn retained(allocator: &Allocator) -> usize {
+    allocator.statistics().retained
+}
+
+#[test]
+fn large_blocks_from_a_set_threshold_on_go_back_at_once() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let free_one_of = |size: usize| {
+        let block = Filled::new(allocator.allocate(heap, size), size, 9);
+        block.free(allocator, heap);
+    };
+    free_one_of(300_000);
+    assert_eq!(allocator.statistics().large_blocks, 1, "it stays with its thread");
+    free_one_of(3 << 20);
+    assert!(retained(allocator) >= 3 << 20, "it waits");
+    assert!(allocator.trim(heap));
+    allocator.options.thresholds.set(Parameter::MmapThreshold, 256 << 10);
+    for size in [300_000, 3 << 20] {
+        free_one_of(size);
+        assert_eq!((allocator.statistics().large_blocks, retained(allocator)), (0, 0), "{size}");
+    }
+    free_one_of(100_000);
+    assert_eq!(allocator.statistics().large_blocks, 1, "smaller ones stay with their thread");
+    // A block that moved, and one that shrank.
+    let block = allocator.allocate(heap, 1 << 20);
+    let wall = allocator.allocate(heap, 300_000);
+    // SAFETY: the block is live, and replaced by the result.
+    let block = unsafe { allocator.reallocate(heap, block, 5 << 20, 1) }.expect("ours");
+    Filled::new(block, 5 << 20, 3).free(allocator, heap);
+    Filled::new(wall, 300_000, 3).free(allocator, heap);
+    let cleared = allocator.allocate_zeroed(heap, 6 << 20, 1);
+    Filled { block: cleared.expose_provenance(), size: 6 << 20, byte: 0 }.free(allocator, heap);
+    assert_eq!(retained(allocator), 0);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
+fn free_memory_stays_up_to_a_set_trim_threshold() {
+    let allocator = allocator();
+    let inert = Heap::inert();
+    allocator.options.thresholds.set(Parameter::MmapMax, 0);
+    allocator.options.thresholds.set(Parameter::TrimThreshold, 8 << 20);
+    allocator.options.thresholds.set(Parameter::TopPad, 2 << 20);
+    let blocks: Vec<_> =
+        (0..12).map(|_| Filled::new(allocator.allocate(&inert, 1 << 20), 1 << 20, 1)).collect();
+    for (freed, block) in blocks.into_iter().enumerate() {
+        block.free(allocator, &inert);
+        let expected = if freed < 8 { (freed + 1) << 20 } else { (2 << 20) + ((freed - 8) << 20) };
+        assert!(retained(allocator).abs_diff(expected) <= 1 << 20, "{freed}: {}", retained(allocator));
+    }
+    assert_eq!(allocator.tend(4), Found::Nothing, "what stays is nobody's work");
+    assert!(allocator.trim(&inert) && retained(allocator) == 0, "but whoever asks gets it");
+}
+
+#[test]
+fn above_the_soft_limit_nothing_free_stays() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    assert!(allocator.options.set(Name::SoftLimit, 8 << 20));
+    let fill = |size: usize, count: usize| -> Vec<_> {
+        (0..count).map(|_| Filled::new(allocator.allocate(heap, size), size, 1)).collect()
+    };
+    let free = |blocks: Vec<Filled>| blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    free(fill(200_000, 10));
+    assert!(retained(allocator) + allocator.statistics().large > 0, "below it free memory waits");
+    let (kept, large, small) = (fill(3 << 20, 3), fill(200_000, 10), fill(500, 20_000));
+    assert!(allocator.is_tight());
+    free(large);
+    assert_eq!((retained(allocator), allocator.statistics().large), (0, 9 << 20));
+    free(small);
+    let left = allocator.statistics().allocated() - (9 << 20);
+    assert!(left < 200_000, "{left} bytes of small blocks stay with the thread");
+    assert_eq!(retained(allocator), 0);
+    free(kept);
+    assert!(!allocator.is_tight() && retained(allocator) > 0, "below it free memory waits again");
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
+fn three_quarters_of_what_the_control_group_may_have_are_a_soft_limit() {
+    os::limit_memory(Some(64 << 20));
+    let allocator = allocator();
+    let inert = Heap::inert();
+    let blocks: Vec<_> = (0..5).map(|_| allocator.allocate(&inert, 9 << 20)).collect();
+    assert!(!allocator.is_tight(), "45 MiB");
+    let last = allocator.allocate(&inert, 9 << 20);
+    assert!(allocator.is_tight(), "54 MiB");
+    // SAFETY: the block is live, and given up here.
+    assert_eq!(unsafe { allocator.free(&inert, last) }, Ok(()));
+    assert!(!allocator.is_tight());
+    os::limit_memory(None);
+    assert!(!blocks.contains(&ptr::null_mut()));
+}
+
+#[test]
+fn pages_of_64_kib_are_survived_and_come_back() {
+    os::set_page_size(64 << 10);
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    run(allocator, heap, 11, None);
+    let block = Filled::new(allocator.allocate(heap, 1 << 20), 1 << 20, 1);
+    let wall = allocator.allocate(heap, 100_000);
+    // SAFETY: the block is live, and replaced by the result.
+    let moved = unsafe { allocator.reallocate(heap, block.pointer(), 3 << 20, 1) }.expect("ours");
+    Filled { block: moved.expose_provenance(), ..block }.free(allocator, heap);
+    Filled::new(wall, 100_000, 1).free(allocator, heap);
+    allocator.reclaim(heap);
+    // Parts of pages at the ends of runs stay.
+    assert!(retained(allocator) < 1 << 20, "{} bytes stay", retained(allocator));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+    allocator.reclaim(&Heap::inert());
+    assert!(retained(allocator) < 1 << 20 && allocator.statistics().active == 0);
+    os::set_page_size(os::PAGE);
+}
+
+#[test]
+fn statistics_tell_classes_and_why_memory_is_kept() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let class = |statistics: &Statistics, size: usize| {
+        *statistics.classes.iter().find(|class| class.size >= size).expect("a class")
+    };
+    let mut blocks: Vec<_> =
+        (0..1000).map(|_| Filled::new(allocator.allocate(heap, 3000), 3000, 1)).collect();
+    let full = class(&allocator.statistics(), 3000);
+    assert!(full.live >= 1000 && full.spans * UNIT >= 1000 * 3000 / 2, "{full:?}");
+    assert!(full.live - 1000 + full.cached < 100, "all that is handed out: {full:?}");
+    let kept = blocks.split_off(500);
+    blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    let half = allocator.statistics();
+    let shares = class(&half, 3000);
+    assert!(shares.live < 600 && shares.live + shares.cached + shares.room >= 1000, "{shares:?}");
+    assert!(half.cached() >= shares.cached * shares.size && half.room >= shares.room * shares.size);
+    Filled::new(allocator.allocate(heap, 100_000), 100_000, 1).free(allocator, heap);
+    assert_eq!(allocator.statistics().large_cached, 7 * UNIT);
+    let mut text = String::new();
+    allocator.statistics().to_json(&mut |part| text.push_str(part));
+    assert!(text.starts_with("{\"allocated_bytes\":") && text.ends_with("}]}"), "{text}");
+    assert!(
+        text.contains(&format!("{{\"block_bytes\":{},\"spans\":{},", shares.size, shares.spans)),
+        "{text}"
+    );
+    kept.into_iter().for_each(|block| block.free(allocator, heap));
+    allocator.trim(heap);
+    assert_eq!(allocator.statistics().classes_in_use().count(), 0);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}

@@ -1,0 +1,100 @@
+//! How much free memory may stay, and how much memory the heap may have before it is tight: then free memory goes back to the
+//! system at once, and threads keep next to nothing.
+
+use super::{DIRTY_MAX, Ground, PageHeap, SLICE, TENDED_DIRTY_MAX};
+use crate::options::Name;
+use crate::os;
+use crate::sync::Ordering;
+use crate::units::UNIT;
+
+/// Of the memory that the process's control group may have, in hundredths.
+const SHARE: usize = 75;
+
+/// The limit that follows from the control group's.
+#[derive(Clone, Copy)]
+pub(super) enum GroupLimit {
+    /// Nobody has looked.
+    Unknown,
+    /// In units.
+    Known(usize),
+}
+
+impl PageHeap {
+    /// Units that cost memory, or would if the program touched all of what it has.
+    fn resident(&self) -> usize {
+        self.mapped - self.free_units + self.queue.units()
+    }
+
+    /// Whether the heap has more memory than it should.
+    pub(super) fn is_tight(&self, ground: Ground) -> bool {
+        let limit = match (ground.options.get(Name::SoftLimit), self.group_limit) {
+            (0, GroupLimit::Known(units)) => units,
+            (0, GroupLimit::Unknown) => return false,
+            (bytes, _) => bytes / UNIT,
+        };
+        self.resident() > limit
+    }
+
+    /// Looks once what the control group may have. A heap that never grows is too small to matter to any.
+    pub(super) fn learn_group_limit(&mut self, ground: Ground) {
+        if self.mapped > 0
+            && let GroupLimit::Unknown = self.group_limit
+            && ground.options.get(Name::SoftLimit) == 0
+        {
+            let units = os::memory_limit().map_or(usize::MAX, |bytes| bytes / 100 * SHARE / UNIT);
+            self.group_limit = GroupLimit::Known(units);
+        }
+    }
+
+    /// Tells the threads whether the heap is tight. If it is, gives free memory back, a slice of it, and calls for somebody who
+    /// empties the caches of idle threads.
+    pub(super) fn heed_limit(&mut self, ground: Ground) {
+        if self.is_tight(ground) {
+            // Relaxed: a hint; the next one sees it.
+            ground.calls.store(1, Ordering::Relaxed);
+            self.purge_excess(ground);
+        }
+        let tight = self.is_tight(ground).into();
+        // Relaxed: as above.
+        if ground.tight.load(Ordering::Relaxed) != tight {
+            // Relaxed: as above.
+            ground.tight.store(tight, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether free memory stays however old it is.
+    pub(super) fn keeps_dirty(&self, ground: Ground) -> bool {
+        ground.options.thresholds.kept().is_some()
+    }
+
+    /// Whether there is a dirty run that will be purged.
+    pub(crate) fn has_dirty(&self, ground: Ground) -> bool {
+        self.queue.units() > 0 && !self.keeps_dirty(ground)
+    }
+
+    /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
+    /// given up in between, so that other threads need not wait for all of it.
+    pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
+        let (bound, goal) = match ground.options.thresholds.kept() {
+            _ if self.is_tight(ground) => (0, 0),
+            Some((bound, goal)) => (bound / UNIT, goal / UNIT),
+            None => {
+                // Relaxed: a hint.
+                let most =
+                    if ground.tended.load(Ordering::Relaxed) == 0 { DIRTY_MAX } else { TENDED_DIRTY_MAX };
+                (most, most)
+            }
+        };
+        let dirty = self.queue.units();
+        // Without a threshold whole slices: the call into the system costs more than the pages.
+        let most = if ground.options.thresholds.kept().is_some() {
+            SLICE.min(dirty.saturating_sub(goal))
+        } else {
+            SLICE
+        };
+        self.trimming = dirty > if self.trimming { goal } else { bound }
+            && self.purge_oldest(ground, most).0
+            && self.queue.units() > goal;
+        self.trimming
+    }
+}

@@ -1,0 +1,342 @@
+/* Places that are short of something: system calls, addresses, mappings, memory; and libraries that see another malloc. A case that this
+ * machine does not allow says why and exits with 77. */
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+static void skip(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    fflush(stdout);
+    _exit(77);
+}
+
+/* A number in a file; -1: there is none. */
+static long number_in(const char *path) {
+    char text[64] = "";
+    int file = open(path, O_RDONLY);
+    if (file < 0)
+        return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    return length > 0 ? strtol(text, NULL, 10) : -1;
+}
+
+static int write_to(const char *path, const char *text) {
+    int file = open(path, O_WRONLY);
+    if (file < 0)
+        return 0;
+    int done = write(file, text, strlen(text)) == (ssize_t)strlen(text);
+    close(file);
+    return done;
+}
+
+/* Blocks of all sizes, grown and shrunk, each with its content. */
+static void *exercise(void *most) {
+    enum { SLOTS = 200 };
+    unsigned char *blocks[SLOTS] = {NULL};
+    size_t sizes[SLOTS] = {0};
+    uint64_t state = (uintptr_t)most;
+    for (unsigned step = 0; step < 10000; step++) {
+        unsigned slot = next_random(&state) % SLOTS;
+        size_t size = 1 + next_random(&state) % ((size_t)1 << (4 + next_random(&state) % 14));
+        CHECK(mismatch(blocks[slot], 0, sizes[slot], slot) == sizes[slot], "a block of %zu bytes is spoilt", sizes[slot]);
+        if (step % 3 == 0) {
+            free(blocks[slot]);
+            blocks[slot] = step % 2 == 0 ? malloc(size) : calloc(1, size);
+        } else {
+            size_t kept = size < sizes[slot] ? size : sizes[slot];
+            blocks[slot] = realloc(blocks[slot], size);
+            CHECK(blocks[slot] != NULL && mismatch(blocks[slot], 0, kept, slot) == kept, "lost by realloc to %zu", size);
+        }
+        CHECK(blocks[slot] != NULL, "no block of %zu bytes", size);
+        fill(blocks[slot], size, slot);
+        sizes[slot] = size;
+    }
+    for (unsigned slot = 0; slot < SLOTS; slot++)
+        free(blocks[slot]);
+    return NULL;
+}
+
+static void exercise_with_threads(void) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        threads[i] = start_thread(exercise, (void *)(i + 1));
+    exercise((void *)7);
+    for (unsigned i = 0; i < 4; i++)
+        join_thread(threads[i]);
+    malloc_trim(0);
+    exercise((void *)9);
+}
+
+/* From now on the system refuses these calls with `error`. */
+static void refuse(int error, const long *calls, unsigned count) {
+    struct sock_filter filter[32];
+    unsigned length = 0;
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (unsigned i = 0; i < count; i++) {
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
+    }
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {(unsigned short)length, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        skip("this system has no seccomp filters: %s", strerror(errno));
+    errno = 0;
+    CHECK(syscall(SYS_madvise, NULL, 0, MADV_DONTNEED) == -1 && errno == error, "the filter does not filter");
+}
+
+CASE(a_sandbox_without_madvise_mremap_and_membarrier) {
+    const long calls[] = {SYS_madvise, SYS_mremap, SYS_membarrier};
+    refuse(EPERM, calls, 3);
+    exercise_with_threads();
+}
+
+CASE(a_sandbox_that_knows_none_of_them) {
+    const long calls[] = {SYS_madvise, SYS_mremap, SYS_membarrier, SYS_prctl};
+    refuse(ENOSYS, calls, 4);
+    exercise_with_threads();
+}
+
+static void *one_block(void *unused) {
+    (void)unused;
+    void *block = malloc(100);
+    CHECK(block != NULL, "no block");
+    free(block);
+    return NULL;
+}
+
+CASE(no_more_mappings) {
+    long most = number_in("/proc/sys/vm/max_map_count");
+    if (most < 0 || most > 300000)
+        skip("a process may have %ld mappings: to fill them would take too long", most);
+    char *kept = malloc(10 << 20);
+    fill(kept, 10 << 20, 1);
+    /* Every second page has another protection, and is a mapping of its own. */
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size_t)most * 2;
+    char *area = mmap(NULL, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(area != MAP_FAILED, "mmap");
+    size_t made = 0;
+    while (made < pages && mprotect(area + made * page, page, PROT_READ) == 0)
+        made += 2;
+    CHECK(made < pages, "there is no limit");
+    unsigned failed = 0;
+    void *blocks[100];
+    for (unsigned i = 0; i < 100; i++) {
+        blocks[i] = malloc((size_t)(i + 1) << 16);
+        if (blocks[i] == NULL) {
+            CHECK(errno == ENOMEM, "another error");
+            failed++;
+        } else {
+            fill(blocks[i], (size_t)(i + 1) << 16, i);
+        }
+    }
+    char *grown = realloc(kept, 30 << 20);
+    if (grown != NULL)
+        kept = grown;
+    CHECK(mismatch(kept, 0, 10 << 20, 1) == 10 << 20, "lost by realloc");
+    CHECK(failed > 0, "330 MiB come without a mapping");
+    CHECK(munmap(area, pages * page) == 0, "munmap");
+    for (unsigned i = 0; i < 100; i++) {
+        CHECK(blocks[i] == NULL || mismatch(blocks[i], 0, (size_t)(i + 1) << 16, i) == (size_t)(i + 1) << 16, "block %u", i);
+        free(blocks[i]);
+    }
+    free(kept);
+    join_thread(start_thread(one_block, NULL));
+    exercise_with_threads();
+}
+
+CASE(few_addresses_from_the_beginning) {
+    if (getenv("FEW_ADDRESSES") == NULL) {
+        struct rlimit limit = {256u << 20, 256u << 20};
+        CHECK(setenv("FEW_ADDRESSES", "1", 1) == 0 && setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+        execl("/proc/self/exe", "/proc/self/exe", __func__, (char *)NULL);
+        CHECK(0, "/proc/self/exe does not start");
+    }
+    exercise((void *)3);
+    CHECK(malloc(300 << 20) == NULL && errno == ENOMEM, "300 MiB in 256 MiB of addresses");
+    exercise((void *)4);
+}
+
+CASE(strict_overcommit) {
+    long mode = number_in("/proc/sys/vm/overcommit_memory");
+    if (mode != 2)
+        skip("vm.overcommit_memory is %ld here; to make it 2 would change the whole machine", mode);
+    exercise_with_threads();
+}
+
+/* The folder of this process's group for memory; its limit's file, its list of processes. */
+static void own_group(char folder[600], const char **limit) {
+    char line[512];
+    FILE *groups = fopen("/proc/self/cgroup", "r");
+    folder[0] = 0;
+    while (groups != NULL && fgets(line, sizeof line, groups) != NULL) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':') + 1, *path = strchr(controllers, ':') + 1;
+        if (strncmp(controllers, "memory:", 7) == 0) {
+            snprintf(folder, 600, "/sys/fs/cgroup/memory%s", path);
+            *limit = "memory.limit_in_bytes";
+            break;
+        }
+        if (controllers[0] == ':' && access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0) {
+            snprintf(folder, 600, "/sys/fs/cgroup%s", path);
+            *limit = "memory.max";
+        }
+    }
+    if (groups != NULL)
+        fclose(groups);
+}
+
+/* A member of what ample_statistics_json says. */
+static size_t told(const char *name) {
+    size_t (*statistics)(char *, size_t) = (size_t (*)(char *, size_t))dlsym(RTLD_DEFAULT, "ample_statistics_json");
+    static char text[16384];
+    CHECK(statistics != NULL && statistics(text, sizeof text) < sizeof text, "no statistics");
+    const char *place = strstr(text, name);
+    CHECK(place != NULL, "no %s in %s", name, text);
+    return strtoul(place + strlen(name) + 2, NULL, 10);
+}
+
+static void live_in_64_mib(void) {
+    enum { COUNT = 50 };
+    void *blocks[COUNT];
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            blocks[i] = malloc(1 << 20);
+            CHECK(blocks[i] != NULL, "no block");
+            fill(blocks[i], 1 << 20, i);
+        }
+        for (unsigned i = 0; i < COUNT; i++) {
+            CHECK(mismatch(blocks[i], 0, 1 << 20, i) == 1 << 20, "block %u", i);
+            free(blocks[i]);
+            /* Above three quarters of the limit nothing that is free stays. */
+            if (i == 0)
+                CHECK(told("retained_bytes") == 0, "%zu bytes are kept", told("retained_bytes"));
+        }
+        for (unsigned i = 0; i < 2; i++)
+            exercise((void *)(uintptr_t)(round + 1));
+    }
+    _exit(0);
+}
+
+CASE(a_control_group_of_64_mib) {
+    char folder[600], group[700], path[800], number[32];
+    const char *limit = NULL;
+    own_group(folder, &limit);
+    if (folder[0] == 0)
+        skip("there is no control group for memory");
+    snprintf(group, sizeof group, "%s/ample-conformance-%d", folder, (int)getpid());
+    if (mkdir(group, 0755) != 0)
+        skip("%s: %s", group, strerror(errno));
+    snprintf(path, sizeof path, "%s/%s", group, limit);
+    if (!write_to(path, "67108864")) {
+        int error = errno;
+        rmdir(group);
+        skip("%s: %s", path, strerror(error));
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        snprintf(path, sizeof path, "%s/cgroup.procs", group);
+        snprintf(number, sizeof number, "%d", (int)getpid());
+        if (!write_to(path, number))
+            _exit(77);
+        setenv("IN_64_MIB", "1", 1);
+        execl("/proc/self/exe", "/proc/self/exe", "in_64_mib", (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child, "fork");
+    rmdir(group);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip("no process may be moved to %s", group);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
+CASE(in_64_mib) {
+    if (getenv("IN_64_MIB") != NULL)
+        live_in_64_mib();
+}
+
+CASE(a_library_that_sees_another_malloc) {
+    void *library = dlopen("./hostile_library-c.so", RTLD_NOW | RTLD_DEEPBIND);
+    CHECK(library != NULL, "%s", dlerror());
+    void *(*give)(size_t) = (void *(*)(size_t))dlsym(library, "give");
+    unsigned (*borrow)(unsigned char *, size_t) = (unsigned (*)(unsigned char *, size_t))dlsym(library, "borrow");
+    void *(*sees)(void) = (void *(*)(void))dlsym(library, "malloc_it_sees");
+    CHECK(!check_is_served(sees()), "it sees the malloc of %s", check_library());
+    for (size_t size = 1; size < (8u << 20); size = size * 3 / 2 + 1) {
+        unsigned char *first = give(size), *second = give(size), *own = malloc(size);
+        CHECK(malloc_usable_size(first) >= size, "%zu usable bytes of %zu", malloc_usable_size(first), size);
+        free(first);
+        second = realloc(second, size * 2);
+        CHECK(second != NULL && second[0] == 5 && second[size - 1] == 5, "content of %zu bytes lost", size);
+        second = realloc(second, size / 2 + 1);
+        CHECK(second != NULL && second[size / 2] == 5, "content of %zu bytes lost", size);
+        free(second);
+        memset(own, 1, size);
+        CHECK(borrow(own, size) == size, "what it borrows has another content");
+        own = realloc(own, size + 100);
+        CHECK(own != NULL && own[0] == 6 && own[size - 1] == 6, "what it gives back has another content");
+        free(own);
+    }
+}
+
+static volatile int storm_ends;
+
+static void *allocate_in_the_storm(void *argument) {
+    uint64_t state = (uintptr_t)argument;
+    void *slots[100] = {NULL};
+    while (!storm_ends) {
+        unsigned slot = next_random(&state) % 100;
+        free(slots[slot]);
+        slots[slot] = malloc(1 + next_random(&state) % 50000);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        free(slots[i]);
+    return NULL;
+}
+
+static void *fork_in_the_storm(void *unused) {
+    for (unsigned i = 0; i < 40; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0, "fork");
+        if (child == 0) {
+            join_thread(start_thread(one_block, NULL));
+            pid_t grandchild = fork();
+            if (grandchild == 0) {
+                for (size_t size = 1; size < (1u << 20); size = size * 5 / 4 + 1)
+                    free(realloc(malloc(size), size * 2));
+                _exit(0);
+            }
+            int status;
+            _exit(grandchild > 0 && waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 1);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "a child ends with %#x", status);
+    }
+    return unused;
+}
+
+CASE(a_storm_of_forks) {
+    pthread_t forking[4], allocating[3];
+    for (uintptr_t i = 0; i < 3; i++)
+        allocating[i] = start_thread(allocate_in_the_storm, (void *)(i + 1));
+    for (unsigned i = 0; i < 4; i++)
+        forking[i] = start_thread(fork_in_the_storm, NULL);
+    for (unsigned i = 0; i < 4; i++)
+        join_thread(forking[i]);
+    storm_ends = 1;
+    for (unsigned i = 0; i < 3; i++)
+        join_thread(allocating[i]);
+}

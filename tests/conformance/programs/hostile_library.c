@@ -1,0 +1,23 @@
+/* A library for a program that opens it so that it sees the C library's malloc first. */
+#include <stdlib.h>
+#include <string.h>
+
+void *(*volatile its_malloc)(size_t) = malloc;
+
+void *give(size_t size) {
+    void *block = its_malloc(size);
+    return block == NULL ? NULL : memset(block, 5, size);
+}
+
+/* Adds up and overwrites what it is lent. */
+unsigned borrow(unsigned char *block, size_t size) {
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += block[i];
+    memset(block, 6, size);
+    return sum;
+}
+
+void *malloc_it_sees(void) {
+    return (void *)its_malloc;
+}

@@ -1,0 +1,43 @@
+//! `ample options`.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{library, tool};
+
+/// The allocator, built on first use into the target folder of the tool under test.
+fn ample() -> std::path::PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_ample")).ancestors().nth(2).expect("a target folder");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--release", "--package", "ample-abi", "--target-dir"]).arg(target);
+    assert!(build.status().expect("cargo runs").success(), "ample-abi does not build");
+    target.join("release/libample.so")
+}
+
+#[test]
+fn the_library_tells_its_options() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = ample();
+    let output =
+        tool(folder.path()).env("AMPLE_LIB", &library).args(["options", "--json"]).output().expect("runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let options: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let named = |name: &str| options.iter().find(|option| option["name"] == name).expect(name);
+    assert_eq!(named("AMPLE_CACHE")["default"], 1);
+    assert_eq!(named("AMPLE_STATS_SIGNAL")["most"], 64);
+    assert_eq!(named("AMPLE_STATS_JSON")["kind"], "path");
+    let output = tool(folder.path()).env("AMPLE_LIB", &library).arg("options").output().expect("runs");
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert!(options.iter().all(|option| table.contains(option["name"].as_str().expect("a name"))), "{table}");
+}
+
+#[test]
+fn a_library_that_tells_none_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mute = library(folder.path(), "mute", "int mute;", &[]);
+    let output = tool(folder.path()).env("AMPLE_LIB", &mute).arg("options").output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("mute"), "{error}");
+}
