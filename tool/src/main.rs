@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         Command::Selftest(arguments) => commands::selftest(&arguments),
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Workloads => commands::workloads(),
+        Command::Completions(arguments) => commands::completions(&arguments),
+        Command::Man(arguments) => commands::man(&arguments),
     };
     result.unwrap_or_else(|error| {
         anstream::eprintln!("ample: {error:#}");

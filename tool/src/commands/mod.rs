@@ -3,6 +3,7 @@
 mod allocators;
 mod bench;
 mod compare;
+mod manual;
 mod opening;
 mod run;
 mod selftest;
@@ -11,6 +12,7 @@ mod workloads;
 pub use allocators::allocators;
 pub use bench::bench;
 pub use compare::compare;
+pub use manual::{completions, man};
 pub use run::run;
 pub use selftest::selftest;
 pub use workloads::workloads;

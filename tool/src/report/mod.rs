@@ -3,25 +3,32 @@
 //! [`Summary`] is computed once from the samples; the text table, the JSON output and the HTML
 //! report only lay it out.
 
+mod again;
 mod axis;
 mod charges;
 mod compared;
 mod comparison;
+mod distribution;
+mod frontier;
 mod gaps;
 mod grids;
 mod html;
 mod labels;
 mod leak;
+mod lines;
 mod measured;
 mod measures;
 mod memory_curves;
 mod palette;
 mod plots;
+mod rounds;
 mod seed_lines;
 mod series;
 mod summary;
 mod svg;
 mod table;
+mod then_now;
+mod trade_off;
 mod units;
 mod verdict;
 

@@ -10,7 +10,7 @@ use super::executor::{End, Ended, Executor, Invocation, Traced};
 use super::presets::{QUICK, find};
 use super::{Campaign, Conclusion, Plan, Progress, Request, Stopping};
 use crate::allocators::Allocator;
-use crate::record::{Noise, Pass};
+use crate::record::{Machine, Noise, Pass, Run, SCHEMA_VERSION, Workload};
 
 /// A process that ended so, with this output.
 pub fn ended(end: End, stdout: &str) -> Ended {
@@ -243,4 +243,45 @@ pub fn conclude_with(
     let conclusion = campaign.run(Vec::new(), &mut executor, &mut |_| Ok(())).expect("concluded");
     let conclusion = campaign.measure(measures, conclusion, &mut executor, &mut |_| Ok(()));
     (plan, conclusion.expect("concluded"))
+}
+
+/// The record of a run of ten blocks, without workloads and allocators.
+pub fn record() -> Run {
+    Run {
+        schema_version: SCHEMA_VERSION,
+        tool_version: "1".into(),
+        command: vec!["ample".into(), "bench".into()],
+        started: "20260101T000000Z".into(),
+        ended: None,
+        interrupted: false,
+        blocks: 10,
+        seed: 1,
+        preset: "quick".into(),
+        stopping: "10 blocks".into(),
+        noise_rule: "none".into(),
+        block_log: Vec::new(),
+        fault_predictions: Vec::new(),
+        timeout_seconds: 1.0,
+        machine: Machine::read(),
+        noise_at_start: Noise::read(),
+        noise_at_end: Some(Noise::read()),
+        inherited_environment: BTreeMap::new(),
+        workload_program: "/fake/program".into(),
+        allocators: Vec::new(),
+        workloads: Vec::new(),
+    }
+}
+
+/// The workloads of a plan, as a record has them.
+pub fn workloads(plan: &Plan) -> Vec<Workload> {
+    let workload = |entry: &super::Entry| Workload {
+        name: entry.label.clone(),
+        workload: entry.description.name.clone(),
+        tells: entry.description.tells.clone(),
+        source: entry.description.source.clone(),
+        operation: entry.description.operation.clone(),
+        settings: entry.settings.clone(),
+        threads: entry.threads.clone(),
+    };
+    plan.entries.iter().map(workload).collect()
 }

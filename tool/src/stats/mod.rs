@@ -20,7 +20,7 @@ pub use bootstrap::{ALPHA, Bootstrap, Estimate, Resamples};
 pub use faults::{FaultModel, FaultPoints};
 pub use holm::holm;
 pub use location::{hodges_lehmann, median};
-pub use modes::Modes;
+pub use modes::{Mode, Modes};
 pub use power::least_found;
 pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
 

@@ -6,6 +6,7 @@ mod compare;
 mod errors;
 mod faults;
 mod limits;
+mod manual;
 mod measures;
 mod run;
 mod selftest;
