@@ -1,9 +1,10 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
-//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
+//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`carried`], [`allocators`],
 //! [`record`], [`run`], [`programs`], [`trial`], [`report`], [`commands`], [`cli`].
 
 mod allocators;
+mod carried;
 mod cli;
 mod commands;
 mod error;
