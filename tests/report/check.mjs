@@ -62,7 +62,7 @@ const withoutScripts = async (browser, file) => {
   const scripted = await open(browser, file, VIEWS[2]);
   const found = await count(plain.page);
   assert.deepEqual(found, await count(scripted.page), "a script adds or removes content");
-  assert.ok(found.plots >= 1 && found.tables >= 2 && found.rows >= 4, `too little: ${JSON.stringify(found)}`);
+  assert.ok(found.plots >= 1 && found.tables >= 1 && found.rows >= 2, `too little: ${JSON.stringify(found)}`);
   assert.equal(await plain.page.locator("thead button").count(), 0, "heads that do nothing");
   const controls = plain.page.locator("input, button");
   for (let index = 0; index < (await controls.count()); index += 1) {
