@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 mod programs;
 mod runs;
@@ -48,6 +49,12 @@ pub enum Command {
     Options(Options),
     /// List the workloads: what each tells, where it comes from
     Workloads,
+    /// Print the completions for a shell: `ample completions bash > ~/.local/share/bash-completion/completions/ample`,
+    /// `ample completions zsh > DIR/_ample` for a DIR of $fpath, `ample completions fish >
+    /// ~/.config/fish/completions/ample.fish`
+    Completions(Completions),
+    /// Write the manual pages into a folder: `ample man ~/.local/share/man/man1`, then `man ample`
+    Man(Man),
 }
 
 /// Arguments of `ample bench`.
@@ -169,6 +176,22 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `ample completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Arguments of `ample man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder; it is made where it does not exist
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

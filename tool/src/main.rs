@@ -1,10 +1,11 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
-//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`allocators`],
+//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`carried`], [`allocators`],
 //! [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
 
 mod allocators;
 mod apps;
+mod carried;
 mod cli;
 mod commands;
 mod error;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         Command::Allocators(arguments) => commands::allocators(&arguments),
         Command::Options(arguments) => commands::options(&arguments),
         Command::Workloads => commands::workloads(),
+        Command::Completions(arguments) => commands::completions(&arguments),
+        Command::Man(arguments) => commands::man(&arguments),
     };
     result.unwrap_or_else(|error| {
         anstream::eprintln!("ample: {error:#}");

@@ -72,14 +72,14 @@ pub fn workspace() -> Result<Metadata> {
 }
 
 /// Builds `packages` of the workspace with `profile` (`release` for the allocator, `tool` for the rest), and says
-/// whether that worked; if not, cargo has said why.
+/// whether that worked; if not, cargo has said why. The tool carries nothing: its files lie in the target folder.
 ///
 /// # Errors
 /// When cargo cannot be run.
 pub fn build(workspace: &Metadata, profile: &str, packages: &[&str]) -> Result<bool> {
     let mut build = command();
     build
-        .args(["build", "--profile", profile, "--manifest-path"])
+        .args(["build", "--no-default-features", "--profile", profile, "--manifest-path"])
         .arg(workspace.workspace_root.join("Cargo.toml"));
     for package in packages {
         build.args(["--package", package]);

@@ -12,7 +12,7 @@ use crate::{cargo, process};
 const LIMITS: [&str; 2] = ["floor", "single-lock"];
 
 /// How they are compiled. Without built-ins the compiler may not make a call of the malloc family out of another.
-const ARGUMENTS: [&str; 7] = ["-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-builtin", "-Wall", "-Wextra"];
+const ARGUMENTS: &str = include_str!("../../bench/limits/arguments");
 
 /// Compiles the limits that are older than their source, or than this program.
 ///
@@ -35,7 +35,7 @@ pub fn build(workspace: &cargo::Metadata) -> Result<()> {
 /// Compiles one limit; whoever has the old library open keeps it.
 fn compile(source: &Path, library: &Path) -> Result<()> {
     let unfinished = library.with_extension(format!("{}.unfinished", std::process::id()));
-    process::compile(source, &unfinished, &ARGUMENTS)?;
+    process::compile(source, &unfinished, &ARGUMENTS.split_whitespace().collect::<Vec<_>>())?;
     fs::rename(&unfinished, library).with_context(|| format!("cannot write {}", library.display()))
 }
 
@@ -57,8 +57,8 @@ mod tests {
         for name in LIMITS {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../bench/limits/{name}.c"));
             let library = folder.path().join(format!("lib{name}.so"));
-            process::compile(&source, &library, &[&ARGUMENTS[..], &["-Werror"]].concat())
-                .expect("no warning");
+            let arguments: Vec<&str> = ARGUMENTS.split_whitespace().chain(["-Werror"]).collect();
+            process::compile(&source, &library, &arguments).expect("no warning");
             check::exports_malloc(&library).expect("exports");
             check::can_be_preloaded(&library, &BTreeMap::new()).expect("preloads");
         }
@@ -70,6 +70,7 @@ mod tests {
         let mut sources: Vec<String> = fs::read_dir(folder)
             .expect("readable")
             .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .filter(|name| name != "arguments")
             .collect();
         sources.sort();
         assert_eq!(sources, LIMITS.map(|name| format!("{name}.c")));

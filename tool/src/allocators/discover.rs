@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Allocator;
 use super::catalogue::{KNOWN, Known, Limit, Origin};
 use super::identify::{commit, identify, libc_version, package_version, resolve};
+use crate::carried;
 
 /// A known allocator that is not on this machine.
 #[derive(Debug, Clone, Serialize)]
@@ -44,22 +45,28 @@ pub struct Finder {
     ours: PathBuf,
     peers: PathBuf,
     limits: PathBuf,
+    /// Whether the tool carries the project's own libraries.
+    carried: bool,
     libraries: Vec<PathBuf>,
     llvm: PathBuf,
 }
 
 impl Finder {
-    /// The places on this machine: beside the tool's own executable, or where `AMPLE_LIB`,
-    /// `AMPLE_PEERS_DIR` and `AMPLE_LIMITS_DIR` say; and the system's library folders.
+    /// The places on this machine: where `AMPLE_LIB`, `AMPLE_PEERS_DIR` and `AMPLE_LIMITS_DIR` say, beside the tool's own
+    /// executable, or among what the tool carries; and the system's library folders.
     pub fn new() -> Result<Self> {
         let executable = env::current_exe().context("cannot find the tool's own path")?;
         let folder = executable.parent().context("the tool's own path has no folder")?;
         let set = |name: &str, default: PathBuf| env::var_os(name).map_or(default, PathBuf::from);
+        let beside = folder.join("libample.so");
+        let carried = if beside.exists() { None } else { carried::folder()? };
+        let limits = carried.clone().unwrap_or_else(|| folder.join("../limits"));
         let triplet = format!("{}-linux-gnu", env::consts::ARCH);
         Ok(Self {
-            ours: set("AMPLE_LIB", folder.join("libample.so")),
+            ours: set("AMPLE_LIB", carried.as_ref().map_or(beside, |folder| folder.join("libample.so"))),
             peers: set("AMPLE_PEERS_DIR", folder.join("../peers")),
-            limits: set("AMPLE_LIMITS_DIR", folder.join("../limits")),
+            limits: set("AMPLE_LIMITS_DIR", limits),
+            carried: carried.is_some(),
             libraries: vec![
                 PathBuf::from("/usr/lib").join(triplet),
                 "/usr/lib64".into(),
@@ -77,6 +84,7 @@ impl Finder {
             ours: folder.join("libample.so"),
             peers: folder.to_owned(),
             limits: folder.to_owned(),
+            carried: false,
             libraries: vec![folder.to_owned()],
             llvm: folder.to_owned(),
         }
@@ -115,7 +123,11 @@ impl Finder {
             return Err(anyhow!("{} does not exist", self.ours.display()));
         }
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
-        let found = if env::var_os("AMPLE_LIB").is_some() { "AMPLE_LIB" } else { "beside the tool" };
+        let found = match (env::var_os("AMPLE_LIB"), self.carried) {
+            (Some(_), _) => "AMPLE_LIB",
+            (None, true) => "carried by the tool",
+            (None, false) => "beside the tool",
+        };
         let commit = commit(&self.ours);
         Ok(Allocator { commit, ..from_file(super::OURS, &self.ours, version, found)? })
     }

@@ -18,6 +18,8 @@ const ABOUT_MEMORY: [&str; 7] = ["mmap", "munmap", "mremap", "mprotect", "madvis
 pub struct Grid {
     /// Threads.
     pub threads: u32,
+    /// What it shows.
+    pub title: String,
     /// Heads of the columns after the name.
     pub head: Vec<String>,
     /// The rows.
@@ -75,7 +77,7 @@ fn grids<T>(
         let lines: Vec<GridLine> = of_row.iter().map(line).collect();
         let reason = lines.first().map(|line| line.note.clone()).filter(|note| !note.is_empty());
         let gap = reason.filter(|reason| lines.iter().all(|line| line.note == *reason));
-        Grid { threads, head, lines, gap }
+        Grid { threads, title: format!("On {}", units::threads(threads)), head, lines, gap }
     };
     thread_counts(&findings).into_iter().map(one).collect()
 }

@@ -16,14 +16,18 @@ pub struct Block {
     pub title: &'static str,
     /// What the figures are.
     pub note: String,
-    /// Its plot, if it has one: the only one is that of memory over operations.
-    pub plot: Option<Plot>,
+    /// Its plots.
+    pub plots: Vec<Plot>,
     /// The table that is shown at once.
     pub shown: Option<Grid>,
     /// The tables that are unfolded on demand.
     pub folded: Vec<Grid>,
     /// What they are.
     pub folded_title: &'static str,
+    /// The measure, as `--measures` takes it; none for figures of the timed runs.
+    pub measure: Option<&'static str>,
+    /// The command that measures it again.
+    pub command: String,
 }
 
 /// The measures that were taken of a workload.
@@ -34,6 +38,7 @@ pub fn blocks(measures: &Measures, workload: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     blocks.extend(table(
         "Latency of single calls",
+        "latency",
         latency_note(measures, workload),
         grids::latency(&measures.latency, workload),
     ));
@@ -46,20 +51,23 @@ pub fn blocks(measures: &Measures, workload: &str) -> Result<Vec<Block>> {
                    maps for itself) at fixed numbers of operations, and the bytes that the workload has asked for \
                    and not freed: one run. RSS ÷ live and RSS − live count from 1 MiB live on."
                 .into(),
-            plot: plot.map(|(threads, svg)| Plot {
-                title: format!(
-                    "Memory over operations beside live bytes, on {threads} thread{}",
-                    if threads > 1 { "s" } else { "" }
-                ),
-                svg,
-            }),
+            plots: plot
+                .map(|(threads, svg)| Plot {
+                    title: format!("Memory over operations beside live bytes, on {}", units::threads(threads)),
+                    svg,
+                })
+                .into_iter()
+                .collect(),
             shown: None,
             folded,
             folded_title: "The figures of this plot, and those on fewer threads",
+            measure: Some("memory"),
+            command: String::new(),
         });
     }
     blocks.extend(table(
         "System calls",
+        "system-calls",
         "In the measured part of one run under trace, threads and child processes included, those of the \
          harness as well: all of them, and for every 1000 operations. A tracer slows calls down: how often \
          threads wait for each other (futex) is only roughly what it is without one."
@@ -68,6 +76,7 @@ pub fn blocks(measures: &Measures, workload: &str) -> Result<Vec<Block>> {
     ));
     blocks.extend(table(
         "Counters",
+        "counters",
         "What the processor counted in the measured part of one run, or where it has no counters, the kernel: \
          for every 1000 operations."
             .into(),
@@ -77,7 +86,7 @@ pub fn blocks(measures: &Measures, workload: &str) -> Result<Vec<Block>> {
 }
 
 /// A measure with tables alone: that of the most threads that say something is shown. None without any.
-fn table(title: &'static str, note: String, mut grids: Vec<Grid>) -> Option<Block> {
+fn table(title: &'static str, measure: &'static str, note: String, mut grids: Vec<Grid>) -> Option<Block> {
     if grids.is_empty() {
         return None;
     }
@@ -86,10 +95,12 @@ fn table(title: &'static str, note: String, mut grids: Vec<Grid>) -> Option<Bloc
     Some(Block {
         title,
         note,
-        plot: None,
+        plots: Vec::new(),
         shown: Some(shown),
         folded: grids,
         folded_title: "On other numbers of threads",
+        measure: Some(measure),
+        command: String::new(),
     })
 }
 

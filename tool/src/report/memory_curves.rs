@@ -9,12 +9,17 @@ use super::axis::Axis;
 use super::labels::Label;
 use super::measures::{Finding, Found, Memory};
 use super::palette::{FAINT, GRID, INK, Look, Marker, look, stand_in};
-use super::plots::{Area, CURVES, Chart, LABELS, draw_names, failed, line, text};
+use super::plots::{
+    AXES, Area, CURVES, Chart, begin_group, draw_names, end_group, failed, label_room, line, text,
+};
 use super::{svg, units};
 use crate::stats::Metric;
 
 /// Lengths of the dashes of live bytes, and of what is between them, in pixels.
 const DASHES: (i32, i32) = (7, 5);
+
+/// Name of the line of live bytes.
+const LIVE: &str = "live bytes";
 
 /// One line of the plot: name, looks, and its points.
 type Curve<'a> = (&'a str, Look, Vec<(f64, f64)>);
@@ -48,21 +53,32 @@ pub fn memory_curves(findings: &[Finding<Memory>], workload: &str) -> Result<Opt
 
     let all = || lines.iter().flat_map(|(.., points)| points).chain(&live);
     let most = all().fold((1.0_f64, 1.0_f64), |most, point| (most.0.max(point.0), most.1.max(point.1)));
+    let names = lines.iter().map(|(name, ..)| *name).chain([LIVE]);
+    let room = label_room(names);
     let mut drawing = String::new();
     {
         let area = SVGBackend::with_string(&mut drawing, CURVES).into_drawing_area();
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(8).margin_right(LABELS).x_label_area_size(50).y_label_area_size(84);
+        builder.margin(8).margin_right(room).x_label_area_size(AXES.1).y_label_area_size(AXES.0);
         let (x, y) = (Axis::linear(most.0, 1000.0), Axis::linear(most.1 * 1.06, 1024.0));
         let chart = builder.build_cartesian_2d(x, y).map_err(failed)?;
-        draw(&area, chart, &lines, live)?;
+        draw(&area, chart, &lines, live, room)?;
         area.present().map_err(failed)?;
     }
-    let name = format!("{workload}: resident memory over operations on {threads} threads, beside live bytes");
+    let name = format!(
+        "{workload}: resident memory over operations on {}, beside live bytes",
+        units::threads(threads)
+    );
     Ok(Some((threads, svg::finish(&drawing, &name))))
 }
 
-fn draw(area: &Area<'_>, mut chart: Chart<'_, '_>, lines: &[Curve<'_>], live: Vec<(f64, f64)>) -> Result<()> {
+fn draw(
+    area: &Area<'_>,
+    mut chart: Chart<'_, '_>,
+    lines: &[Curve<'_>],
+    live: Vec<(f64, f64)>,
+    room: u32,
+) -> Result<()> {
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -70,14 +86,16 @@ fn draw(area: &Area<'_>, mut chart: Chart<'_, '_>, lines: &[Curve<'_>], live: Ve
         .bold_line_style(stand_in(GRID))
         .axis_style(stand_in(FAINT))
         .label_style(text(INK))
-        .x_desc("operations: calls of malloc, free, realloc")
+        .x_desc("calls of malloc, free, realloc")
         .x_label_formatter(&|x| without_zeros(&units::count(*x)))
         .y_label_formatter(&|y| units::tick(Metric::PeakRss, *y))
         .draw()
         .map_err(failed)?;
     let mut labels = Vec::with_capacity(lines.len() + 1);
     for (name, look, points) in lines {
+        begin_group(area, name)?;
         chart.draw_series(LineSeries::new(points.iter().copied(), line(*look))).map_err(failed)?;
+        end_group(area)?;
         labels.extend(points.last().map(|end| Label {
             at: chart.backend_coord(end),
             text: (*name).to_owned(),
@@ -85,14 +103,10 @@ fn draw(area: &Area<'_>, mut chart: Chart<'_, '_>, lines: &[Curve<'_>], live: Ve
         }));
     }
     let look = Look { colour: FAINT, marker: Marker::Disc, width: 2, dashed: true };
-    labels.extend(live.last().map(|end| Label {
-        at: chart.backend_coord(end),
-        text: "live bytes".into(),
-        look,
-    }));
+    labels.extend(live.last().map(|end| Label { at: chart.backend_coord(end), text: LIVE.into(), look }));
     let dashed = DashedLineSeries::new(live, DASHES.0, DASHES.1, line(look));
     chart.draw_series(dashed).map_err(failed)?;
-    draw_names(area, labels)
+    draw_names(area, labels, room)
 }
 
 /// `2 k` for `2.00 k`.

@@ -3,28 +3,35 @@
 //! [`Summary`] is computed once from the samples; the text table, the JSON output and the HTML
 //! report only lay it out.
 
+mod again;
 mod axis;
 mod changes;
 mod charges;
 mod compared;
 mod comparison;
+mod distribution;
+mod frontier;
 mod gaps;
 mod grids;
 mod html;
 mod kept;
 mod labels;
 mod leak;
+mod lines;
 mod measured;
 mod measures;
 mod memory_curves;
 mod overview;
 mod palette;
 mod plots;
+mod rounds;
 mod seed_lines;
 mod series;
 mod summary;
 mod svg;
 mod table;
+mod then_now;
+mod trade_off;
 mod units;
 mod verdict;
 

@@ -33,14 +33,17 @@ pub const COLOURS: &[Colour] = &[
     colour("--grid", "#d8dee4", "#30363d"),
     colour("--page", "#ffffff", "#0d1117"),
     colour("--card", "#f6f8fa", "#161b22"),
-    colour("--s-ample", "#d55e00", "#ff8a3c"),
+    colour("--link", "#0758b8", "#6cb1ff"),
+    colour("--good", "#00704f", "#2fc79a"),
+    colour("--bad", "#b34700", "#ff8a3c"),
+    colour("--s-ample", "#b85000", "#ff8a3c"),
     colour("--s-glibc", "#1f2328", "#e6edf3"),
     colour("--s-jemalloc", "#0072b2", "#4aa8e8"),
     colour("--s-mimalloc", "#00805c", "#2fc79a"),
-    colour("--s-snmalloc", "#b0528a", "#e59ac3"),
-    colour("--s-rpmalloc", "#2a8fc4", "#7cc8f2"),
-    colour("--s-tcmalloc", "#a87400", "#e9b03a"),
-    colour("--s-tbbmalloc", "#7a7a00", "#d8d34a"),
+    colour("--s-snmalloc", "#a8497f", "#e59ac3"),
+    colour("--s-rpmalloc", "#1c739f", "#7cc8f2"),
+    colour("--s-tcmalloc", "#8f6200", "#e9b03a"),
+    colour("--s-tbbmalloc", "#6f6f00", "#d8d34a"),
     colour("--s-scudo", "#7a5230", "#c9a07a"),
     colour("--s-other", "#6e5bb8", "#a99bf0"),
     colour(LIMITS, "#59636e", "#9198a1"),
@@ -67,6 +70,8 @@ pub enum Marker {
     Ring,
     /// A filled triangle.
     Triangle,
+    /// Nothing: the line alone.
+    None,
 }
 
 /// Looks of an allocator.
@@ -142,6 +147,31 @@ mod tests {
         looks.sort();
         looks.dedup();
         assert_eq!(looks.len(), count);
+    }
+
+    #[test]
+    fn text_can_be_read_on_the_page_and_on_cards_in_both_schemes() {
+        // Contrast as the Web Content Accessibility Guidelines define it: 4.5 at least for text.
+        let luminance = |colour: &str| {
+            let channel = |from: usize| {
+                let value =
+                    f64::from(u8::from_str_radix(&colour[from..from + 2], 16).expect("hexadecimal")) / 255.0;
+                if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+        };
+        let contrast = |a: &str, b: &str| {
+            let (a, b) = (luminance(a), luminance(b));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        let of = |name: &str| COLOURS.iter().find(|colour| colour.name == name).expect("a colour");
+        let backgrounds = [of("--page"), of("--card")];
+        for text in COLOURS.iter().filter(|colour| !["--grid", "--page", "--card"].contains(&colour.name)) {
+            for background in backgrounds {
+                assert!(contrast(text.light, background.light) >= 4.5, "{}, light", text.name);
+                assert!(contrast(text.dark, background.dark) >= 4.5, "{}, dark", text.name);
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,38 @@ use std::collections::BTreeMap;
 
 use ample_protocol::Measurement;
 
-use crate::record::{Judgement, Pass, Sample};
+use crate::record::{Judgement, Pass, Sample, operations_per_second};
+
+/// Name of the throughput among the figures of a row.
+pub const OPERATIONS_PER_S: &str = "operations_per_s";
+
+/// Figures of a row by name, one value a block, in the order of blocks.
+pub type Values = BTreeMap<String, Vec<f64>>;
+
+/// Every figure of these measurements: those of the process, and the workload's own. A name that not all of them
+/// have is left out.
+pub fn figures_by_name(measurements: &[&Measurement]) -> Values {
+    let mut values = Values::new();
+    for measurement in measurements {
+        let cpu_ns = (measurement.user_ns + measurement.kernel_ns) as f64;
+        let of_process = [
+            (OPERATIONS_PER_S, operations_per_second(measurement)),
+            ("wall_s", measurement.wall_ns as f64 / 1e9),
+            ("peak_rss_bytes", measurement.peak_rss_bytes as f64),
+            ("minor_faults", measurement.minor_faults as f64),
+            ("voluntary_switches", measurement.voluntary_switches as f64),
+            ("kernel_share", if cpu_ns > 0.0 { measurement.kernel_ns as f64 / cpu_ns } else { 0.0 }),
+            ("busy_cores", cpu_ns / measurement.wall_ns as f64),
+        ];
+        let mut figures: BTreeMap<&str, f64> = of_process.into();
+        figures.extend(measurement.extra.iter().map(|(name, value)| (name.as_str(), *value)));
+        for (name, value) in figures {
+            values.entry(name.to_owned()).or_default().push(value);
+        }
+    }
+    values.retain(|_, values| values.len() == measurements.len());
+    values
+}
 
 /// The value of each block, or the reason why there is none.
 pub enum Series<'a> {
@@ -74,5 +105,24 @@ impl<'a> Samples<'a> {
             }
         }
         if values.len() == self.blocks { Series::Values(values) } else { Series::Missing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::testing::measurement;
+
+    #[test]
+    fn the_workloads_own_figures_come_first_and_a_name_needs_all_blocks() {
+        let mut first = measurement(&Allocator::fake("x"), "larson", 1, 1000);
+        let mut second = first.clone();
+        first.extra = [("kernel_share".to_owned(), 0.75), ("once".to_owned(), 1.0)].into();
+        second.extra = [("kernel_share".to_owned(), 0.25)].into();
+        let values = figures_by_name(&[&first, &second]);
+        assert_eq!(values["kernel_share"], [0.75, 0.25]);
+        assert_eq!(values[OPERATIONS_PER_S], [1000.0, 1000.0]);
+        assert!(!values.contains_key("once"));
     }
 }

@@ -8,7 +8,7 @@ use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
 use super::leak::Leaks;
 use super::measures::Measures;
-use super::series::{Samples, Series};
+use super::series::{OPERATIONS_PER_S, Samples, Series, Values, figures_by_name};
 use super::verdict;
 use crate::allocators::{Allocator, BASELINE, TWIN};
 use crate::record::{SCHEMA_VERSION, operations_per_second};
@@ -105,12 +105,17 @@ pub struct Figures {
     pub peak_rss: Option<Comparison>,
     /// Operations per second as two modes, where one figure would hide them.
     pub modes: Option<Modes>,
-    /// Operations per second of every run, in the order of blocks.
+    /// Every figure that the runs have.
     #[serde(skip)]
-    pub runs: Vec<f64>,
+    pub values: Values,
 }
 
 impl Figures {
+    /// Operations per second of every run, in the order of blocks.
+    pub fn runs(&self) -> &[f64] {
+        self.values.get(OPERATIONS_PER_S).map_or(&[], Vec::as_slice)
+    }
+
     /// The ratio to the baseline in this metric.
     pub fn comparison(&self, metric: Metric) -> Option<Comparison> {
         match metric {
@@ -208,9 +213,9 @@ impl Summary {
         self.allocators.iter().position(|allocator| allocator.name == BASELINE)
     }
 
-    /// Whether limits took part.
-    pub fn has_limits(&self) -> bool {
-        self.allocators.iter().any(|allocator| allocator.limit)
+    /// The row of this workload on this number of threads.
+    pub fn row(&self, workload: &str, threads: u32) -> Option<&Row> {
+        self.rows.iter().find(|row| (row.workload.as_str(), row.threads) == (workload, threads))
     }
 
     /// Rows that the baseline has a number for.
@@ -259,7 +264,7 @@ fn figures(values: &[&Measurement], resamples: &Resamples) -> Option<Figures> {
         throughput: None,
         peak_rss: None,
         modes: Modes::find(&runs),
-        runs,
+        values: figures_by_name(values),
     })
 }
 

@@ -60,6 +60,22 @@ pub fn multiple(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{}×", significant(ratio)) } else { format!("{ratio:.2}×") }
 }
 
+/// A share: `12.3 %`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A number of threads: `1 thread`, `2 threads`.
+pub fn threads(count: u32) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time stamp as in `20261120T143200Z`, as people write it: `20 November 2026, 14:32 UTC`.
+pub fn moment(stamp: &str) -> String {
+    let parsed = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", stamp);
+    parsed.map_or_else(|_| stamp.to_owned(), |time| time.strftime("%-d %B %Y, %H:%M UTC").to_string())
+}
+
 /// Three significant digits, without an exponent.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
@@ -92,6 +108,12 @@ mod tests {
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");
         assert_eq!((count(999.0).as_str(), count(12_345.0).as_str()), ("999", "12.3 k"));
         assert_eq!((nanoseconds(30.0).as_str(), nanoseconds(1_234.0).as_str()), ("30 ns", "1.23 µs"));
+        assert_eq!(
+            (percent(0.1234).as_str(), threads(1).as_str(), threads(2).as_str()),
+            ("12.3 %", "1 thread", "2 threads")
+        );
+        assert_eq!(moment("20261120T143200Z"), "20 November 2026, 14:32 UTC");
+        assert_eq!(moment("yesterday"), "yesterday");
         assert_eq!((multiple(1.3149).as_str(), multiple(123.4).as_str()), ("1.31×", "123×"));
     }
 }

@@ -8,7 +8,11 @@ use ample_protocol::Description;
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::plan::Entry;
+use crate::carried;
 use crate::error::UsageError;
+
+/// Its file name.
+const PROGRAM: &str = "ample-workload";
 
 /// `ample-workload`, and what it can run.
 #[derive(Debug)]
@@ -20,11 +24,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds it beside the tool, or where `AMPLE_WORKLOAD` says, and asks for its workloads.
+    /// Finds it where `AMPLE_WORKLOAD` says, beside the tool, or among what the tool carries, and asks for its workloads.
     pub fn find() -> Result<Self> {
         let beside = || -> Result<PathBuf> {
             let own = env::current_exe().context("cannot find the tool's own path")?;
-            Ok(own.with_file_name("ample-workload"))
+            let beside = own.with_file_name(PROGRAM);
+            if beside.is_file() {
+                return Ok(beside);
+            }
+            Ok(carried::folder()?.map_or(beside, |folder| folder.join(PROGRAM)))
         };
         let path = env::var_os("AMPLE_WORKLOAD").map_or_else(beside, |path| Ok(path.into()))?;
         if !path.is_file() {

@@ -270,6 +270,52 @@ pub fn conclude_from(
 
 /// The record of a run of larson on one and two threads under these allocators.
 pub fn run_of(allocators: &[Allocator], conclusion: &Conclusion) -> Run {
+    Run {
+        command: vec!["ample".into(), "bench".into(), "it's".into()],
+        ended: Some("20260101T000100Z".into()),
+        interrupted: conclusion.interrupted,
+        blocks: conclusion.blocks,
+        block_log: conclusion.block_log.clone(),
+        allocators: allocators.to_vec(),
+        workloads: workloads(&larson()),
+        ..record()
+    }
+}
+
+/// The record of a run of ten blocks, without workloads and allocators.
+pub fn record() -> Run {
+    Run {
+        schema_version: SCHEMA_VERSION,
+        tool_version: "1".into(),
+        command: vec!["ample".into(), "bench".into()],
+        shard: None,
+        merged: Vec::new(),
+        resumed: Vec::new(),
+        started: "20260101T000000Z".into(),
+        ended: None,
+        interrupted: false,
+        blocks: 10,
+        measures: Vec::new(),
+        seed: 1,
+        preset: "quick".into(),
+        stopping: "10 blocks".into(),
+        noise_rule: "none".into(),
+        block_log: Vec::new(),
+        fault_predictions: Vec::new(),
+        timeout_seconds: 1.0,
+        machine: Machine::read(),
+        noise_at_start: Noise::read(),
+        noise_at_end: Some(Noise::read()),
+        inherited_environment: BTreeMap::new(),
+        workload_program: "/fake/program".into(),
+        workload_program_sha256: None,
+        allocators: Vec::new(),
+        workloads: Vec::new(),
+    }
+}
+
+/// The workloads of a plan, as a record has them.
+pub fn workloads(plan: &Plan) -> Vec<Workload> {
     let workload = |entry: &Entry| Workload {
         name: entry.label.clone(),
         workload: entry.description.name.clone(),
@@ -279,32 +325,5 @@ pub fn run_of(allocators: &[Allocator], conclusion: &Conclusion) -> Run {
         settings: entry.settings.clone(),
         threads: entry.threads.clone(),
     };
-    Run {
-        schema_version: SCHEMA_VERSION,
-        tool_version: "1".into(),
-        command: vec!["ample".into(), "bench".into(), "it's".into()],
-        shard: None,
-        merged: Vec::new(),
-        resumed: Vec::new(),
-        started: "20260101T000000Z".into(),
-        ended: Some("20260101T000100Z".into()),
-        interrupted: conclusion.interrupted,
-        blocks: conclusion.blocks,
-        measures: Vec::new(),
-        seed: 1,
-        preset: "quick".into(),
-        stopping: "10 blocks".into(),
-        noise_rule: "none".into(),
-        block_log: conclusion.block_log.clone(),
-        fault_predictions: Vec::new(),
-        timeout_seconds: 1.0,
-        machine: Machine::read(),
-        noise_at_start: Noise::read(),
-        noise_at_end: Some(Noise::read()),
-        inherited_environment: BTreeMap::new(),
-        workload_program: "/fake/program".into(),
-        workload_program_sha256: None,
-        allocators: allocators.to_vec(),
-        workloads: larson().entries.iter().map(workload).collect(),
-    }
+    plan.entries.iter().map(workload).collect()
 }

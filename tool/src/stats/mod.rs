@@ -23,7 +23,7 @@ pub use difference::Location;
 pub use faults::{FaultModel, FaultPoints};
 pub use holm::holm;
 pub use location::{hodges_lehmann, median};
-pub use modes::Modes;
+pub use modes::{Mode, Modes};
 pub use power::{blocks_needed, least_found};
 pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
 

@@ -7,6 +7,7 @@ mod compare;
 mod errors;
 mod faults;
 mod limits;
+mod manual;
 mod measures;
 mod options;
 mod run;

@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::Compared;
 use crate::record::{Folder, Run};
-use crate::report::html::{STYLE, quote, ratio};
-use crate::report::palette::{COLOURS, look, style_sheet};
+use crate::report::html::{render, style};
+use crate::report::lines::{Figure, ratio};
+use crate::report::palette::{COLOURS, look};
 use crate::report::summary::Cell;
-use crate::report::{plots, svg, units};
+use crate::report::{again, svg, trade_off::trade_off};
 use crate::stats::Metric;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -34,15 +33,15 @@ struct Row<'a> {
     colour: &'static str,
     /// Why there are no figures; empty where there are.
     gap: &'static str,
-    /// Ratio, interval and verdict: of speed, then of memory.
-    ratios: Vec<[String; 3]>,
+    /// Of speed, then of memory.
+    ratios: [Figure; 2],
     texts: &'a [String],
 }
 
 impl Compared {
     /// Writes the page and its plot into the folder, and returns the page's path.
     pub fn write(&self, folder: &Folder, run: &Run) -> Result<PathBuf> {
-        let trade_off = plots::trade_off(&self.summary)?;
+        let trade_off = trade_off(&self.summary)?;
         if let Some(drawing) = &trade_off {
             folder.write("plots/trade-off.svg", &svg::standalone(drawing))?;
         }
@@ -50,19 +49,15 @@ impl Compared {
     }
 
     fn render(&self, run: &Run, trade_off: Option<String>) -> Result<String> {
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
-        let words: Vec<String> = run.command.iter().map(|word| quote(word)).collect();
         let page = Page {
-            style: format!("{}{STYLE}", style_sheet()),
+            style: style(),
             compared: self,
             run,
-            command: words.join(" "),
+            command: again::whole(run),
             trade_off,
             rows: self.rows(),
         };
-        environment.render_str(TEMPLATE, Serde(page)).context("cannot fill in the report")
+        render(TEMPLATE, &page)
     }
 
     fn rows(&self) -> Vec<Row<'_>> {
@@ -72,12 +67,7 @@ impl Compared {
                 Cell::Measured(figures) => figures.comparison(metric),
                 _ => None,
             };
-            let text = |metric| {
-                of(metric).map_or_else(Default::default, |found| {
-                    let figure = ratio(&found, blocks);
-                    [figure.ratio, figure.interval, figure.verdict.to_owned()]
-                })
-            };
+            let figure = |metric| of(metric).map_or_else(Figure::default, |found| ratio(&found, blocks));
             Row {
                 allocator: &line.allocator,
                 colour: COLOURS[look(&line.allocator).colour].name,
@@ -87,7 +77,7 @@ impl Compared {
                     Cell::NotMeasurable => "not measurable",
                     Cell::Missing => "not finished",
                 },
-                ratios: vec![text(Metric::Throughput), text(Metric::PeakRss)],
+                ratios: [figure(Metric::Throughput), figure(Metric::PeakRss)],
                 texts: &line.texts,
             }
         });

@@ -4,17 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::{Overview, Told};
 use crate::record::{Folder, Run};
 use crate::report::comparison::Comparison;
-use crate::report::html::{self, Figure, STYLE, ratio};
-use crate::report::palette::{COLOURS, look, style_sheet};
+use crate::report::html::{self, render, style};
+use crate::report::lines::{Figure, ratio};
+use crate::report::palette::{COLOURS, look};
 use crate::report::summary::{Cell, Summary};
-use crate::report::{plots, units};
+use crate::report::trade_off::trade_off;
 use crate::stats::Metric;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -74,11 +73,7 @@ impl Overview {
             told.write(&folder.join(&below))?;
             sections.push(section(told, &below)?);
         }
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
-        let filled = Page { style: format!("{}{STYLE}", style_sheet()), sections };
-        let text = environment.render_str(TEMPLATE, Serde(filled)).context("cannot fill in the report")?;
+        let text = render(TEMPLATE, &Page { style: style(), sections })?;
         fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
         Ok(page)
     }
@@ -126,7 +121,7 @@ fn section<'a>(told: &'a Told, below: &Path) -> Result<Section<'a>> {
         note: note.as_deref(),
         run,
         summary,
-        trade_off: plots::trade_off(summary)?,
+        trade_off: trade_off(summary)?,
         allocators: columns.iter().map(head).collect(),
         rows,
     })
