@@ -380,6 +380,7 @@ fn tending_ends_when_nothing_is_left_to_give_back() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a megabyte, byte by byte, takes an hour")]
 fn pages_between_live_blocks_go_back_when_nothing_happens_there() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
