@@ -145,9 +145,9 @@ pub struct Selftest {
     /// Independent comparisons of each kind
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub comparisons: u32,
-    /// Blocks of each comparison [default: as many as 5 % need on this machine, 20 to 80]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..))]
-    pub blocks: Option<u32>,
+    /// Blocks of each comparison
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..))]
+    pub blocks: u32,
     /// Do twenty comparisons: a first look
     #[arg(long, conflicts_with = "comparisons")]
     pub quick: bool,

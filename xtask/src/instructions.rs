@@ -4,8 +4,6 @@
 //! Every loop runs twice, shorter and longer: the difference, divided by the pairs that the longer run has more,
 //! is free of start-up and exit. Counts do not depend on the machine's load; they say nothing about cache misses.
 
-mod callgrind;
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSymbol};
 
 use crate::peers::manifest::{Entry, Manifest};
-use crate::{cargo, process};
+use crate::{callgrind, cargo, process};
 
 /// Most instructions that Ample may need for a pair of 16 bytes while four blocks are live. The limits are goals
 /// of the project, each below what the leanest peer needed in the same loop when they were set (here mimalloc

@@ -4,6 +4,7 @@
 //!   (`cargo ample ARGS…`); `xtask ample peers [NAME…]` builds the bundled peers instead.
 //! - `xtask instructions [LIB…]` counts the instructions per pair of malloc and free, `xtask instructions --check`
 //!   holds Ample to its limits.
+//! - `xtask atomics [LIB…]` counts the atomic operations and the locks that workloads of several threads take.
 //! - `xtask paths` shows what the fast paths of malloc and free are made of; a test holds them against a golden file.
 //! - `xtask options` prints the allocator's options as a document; a test holds docs/options.md against it.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
@@ -12,6 +13,8 @@
 //! Exit codes: 0 done, 1 failure, 2 usage.
 
 mod ample;
+mod atomics;
+mod callgrind;
 mod cargo;
 mod checks;
 mod instructions;
@@ -30,6 +33,7 @@ usage: cargo ample ARGS…                  build allocator, workloads, limits a
        cargo ample peers [NAME…]          build the bundled peers, or those named
        cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
        cargo xtask instructions --check   count those of Ample, and fail where they are above its limits
+       cargo xtask atomics [LIB…]         count atomic operations and locks in workloads on 2, 8 and 32 threads: Ample, or LIBs
        cargo xtask paths [--record]       what the fast paths of malloc and free are made of; write the golden file anew
        cargo xtask options [--record]     the allocator's options as a document; write docs/options.md anew
        cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let outcome = match chore {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
+        Some("atomics") => atomics::run(rest),
         Some("instructions") => instructions::run(rest),
         Some("options") => options::run(rest),
         Some("paths") => paths::run(rest),

@@ -108,6 +108,7 @@ impl Site {
             exit_code: 0,
             timeout: self.timeout,
             environment: vec![("LC_ALL", "C".into())],
+            thread_counts: Vec::new(),
             care: Some(care),
         }
     }

@@ -41,6 +41,10 @@ pub struct Compare {
     /// Seconds after which no further block is begun, once there are three
     #[arg(long, value_name = "SECONDS", conflicts_with = "runs", default_value = "300", value_parser = seconds)]
     pub budget: Duration,
+    /// Numbers that are put in for {threads} in CMD (or in --server and --load), one after the other: tells how the program scales
+    /// under every allocator. Each thread is taken to do as much work as one alone does, or a metric to be a rate
+    #[arg(short, long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Vec<u32>,
     /// A figure in the output of the program, or of the load: the first group of the expression in its last
     /// match; NAME:lower=REGEX where less is better. The first metric stands for the speed
     #[arg(long = "metric", value_name = "NAME=REGEX", value_parser = Metric::parse)]

@@ -1,5 +1,6 @@
 //! `ample compare`: which allocator suits a program of the user's.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use crate::programs::{NotFound, Prospect, architecture, examine};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
 use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping};
-use crate::trial::{FirstLook, Kind, Ready, Server, Subject, TrialExecutor, as_is, marked, plan};
+use crate::trial::{FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, marked, plan};
 
 /// Measures, prints what to use, and writes the report.
 pub fn compare(arguments: &Compare) -> Result<ExitCode> {
@@ -107,6 +108,7 @@ fn subject(arguments: &Compare) -> Result<Subject> {
         _ => Kind::Command(arguments.command.clone()),
     };
     Ok(Subject {
+        thread_counts: thread_counts(&arguments.threads, kind.clone())?,
         kind,
         metrics: arguments.metrics.clone(),
         exit_code: arguments.exit_code,
@@ -114,6 +116,21 @@ fn subject(arguments: &Compare) -> Result<Subject> {
         environment: Vec::new(),
         care: None,
     })
+}
+
+/// The thread counts that are asked for, each once, the largest first.
+fn thread_counts(asked: &[u32], mut kind: Kind) -> Result<Vec<u32>> {
+    let mut counts = asked.to_vec();
+    counts.sort_unstable_by_key(|&count| Reverse(count));
+    counts.dedup();
+    let taken = kind.all_words().any(|word| word.to_string_lossy().contains(THREADS));
+    if !counts.is_empty() && !taken {
+        let message = format!(
+            "--threads puts its numbers in for {THREADS}, and no command has that: write it where the program takes its number of threads"
+        );
+        return Err(UsageError(message).into());
+    }
+    Ok(counts)
 }
 
 /// The words of a command, as a shell splits them.

@@ -17,7 +17,7 @@ use crate::run::{
     Campaign, Conclusion, Cost, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
     ProcessExecutor, Program, Progress, Request, Stopping, clock, costs, preset,
 };
-use crate::stats::{Metric, Verdict, blocks_needed, least_found, log_ratio};
+use crate::stats::{Metric, Verdict, least_found, log_ratio};
 
 /// The workload, on one thread: small blocks allocated and freed in rounds. Of those tried it strays least
 /// from itself, and a twentieth more rounds is a twentieth more time: its blocks are few enough that
@@ -35,12 +35,6 @@ const MOST_ALARMS: f64 = 0.05;
 const POWER: f64 = 0.95;
 /// Comparisons of a quick self-test.
 const QUICK: u32 = 20;
-/// Blocks that are run beforehand, to see how far glibc strays from itself on this machine, now.
-const PILOT: usize = 40;
-/// The power that the number of blocks is chosen for: above the one demanded, since a machine's noise changes.
-const PLANNED_POWER: f64 = 0.99;
-/// The blocks of a comparison that are chosen, at least and at most.
-const BLOCKS: (usize, usize) = (20, 80);
 /// Longest life of one process.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The limit whose loop bounds the cost of the harness.
@@ -146,15 +140,11 @@ pub fn selftest(arguments: &Selftest) -> Result<ExitCode> {
         costs,
         workload: WORKLOAD,
         parameters: SHAPE.into_iter().chain([WORK]).collect(),
+        blocks: arguments.blocks as usize,
         planted_share: PLANTED,
         ..Findings::default()
     };
     let started = Instant::now();
-    match blocks(arguments, &mut executor, &program, &glibc)? {
-        Some(blocks) => findings.blocks = blocks,
-        None => findings.interrupted = true,
-    }
-    let comparisons = if findings.interrupted { 0 } else { comparisons };
     for index in 0..comparisons {
         let spent = started.elapsed().as_secs_f64();
         let left = match index {
@@ -187,36 +177,6 @@ pub fn selftest(arguments: &Selftest) -> Result<ExitCode> {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     })
-}
-
-/// Blocks of each comparison: those asked for, or as many as the planted slowdown needs on this machine, now; they are
-/// fixed before the first comparison. None if the user ended the run.
-fn blocks(
-    arguments: &Selftest,
-    executor: &mut Planted<'_>,
-    program: &Program,
-    glibc: &Allocator,
-) -> Result<Option<usize>> {
-    if let Some(blocks) = arguments.blocks {
-        return Ok(Some(blocks as usize));
-    }
-    let part = "how noisy is this machine: ".to_owned();
-    let (_, conclusion) = compare(executor, program, glibc, PILOT, arguments.seed, part)?;
-    if conclusion.interrupted {
-        return Ok(None);
-    }
-    let blocks = blocks_needed(&pairs(&conclusion), PLANTED, PLANNED_POWER, BLOCKS, arguments.seed);
-    anstream::eprintln!("ample: to find {:.0} % here takes {blocks} blocks a comparison", PLANTED * 100.0);
-    Ok(Some(blocks))
-}
-
-/// Log ratios of glibc to itself, two of each block.
-fn pairs(conclusion: &Conclusion) -> Vec<(f64, f64)> {
-    let pair = |block| {
-        let ratio = |name| log_ratio(rate(conclusion, block, name)?, rate(conclusion, block, BASELINE)?);
-        Some((ratio(AGAIN)?, ratio(TWIN)?))
-    };
-    (0..conclusion.blocks).filter_map(pair).collect()
 }
 
 /// glibc, the same under another name, and the same slowed down: a run like any other.
@@ -283,7 +243,10 @@ impl Findings {
         self.comparisons += 1;
         self.blocks_run_again +=
             conclusion.block_log.iter().filter(|block| block.run_again.is_some()).count();
-        self.pairs.extend(pairs(conclusion));
+        self.pairs.extend((0..conclusion.blocks).filter_map(|block| {
+            let ratio = |name| log_ratio(rate(conclusion, block, name)?, rate(conclusion, block, BASELINE)?);
+            Some((ratio(AGAIN)?, ratio(TWIN)?))
+        }));
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub use faults::{FaultModel, FaultPoints};
 pub use holm::holm;
 pub use location::{hodges_lehmann, median};
 pub use modes::{Mode, Modes};
-pub use power::{blocks_needed, least_found};
+pub use power::least_found;
 pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
 
 /// Natural logarithm of `value / baseline`; none unless both are positive and finite.

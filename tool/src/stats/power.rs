@@ -5,10 +5,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{ALPHA, Bootstrap, MARGIN, Resamples, floor};
 
-/// Comparisons that are simulated, and resamples of each: its error need not be known better than to a few per cent.
-const TOLD: (usize, usize) = (1000, 400);
-/// The same for each number of blocks that is thought of.
-const PLANNED: (usize, usize) = (200, 60);
+/// Comparisons that are simulated.
+const SIMULATED: usize = 1000;
+/// Resamples of each: its error need not be known better than to a few per cent.
+const RESAMPLES: usize = 400;
 
 /// The least extra work, as a share, that a comparison of so many blocks calls *slower* with at least this
 /// probability; none without measurements.
@@ -18,37 +18,15 @@ const PLANNED: (usize, usize) = (200, 60);
 /// with replacement; a slowdown shifts the first ratio of each by the same amount, and with it the
 /// interval, so that the least shift which yields the verdict can be read off each of them.
 pub fn least_found(pairs: &[(f64, f64)], blocks: usize, probability: f64, seed: u64) -> Option<f64> {
-    simulate(TOLD, pairs, blocks, probability, seed)
+    simulate(SIMULATED, pairs, blocks, probability, seed)
 }
 
-/// How many blocks a comparison needs so that it calls this much extra work *slower* with at least this
-/// probability: `least` or more, and `most` where even these do not suffice. `pairs` as for [`least_found`].
-pub fn blocks_needed(
-    pairs: &[(f64, f64)],
-    share: f64,
-    probability: f64,
-    (least, most): (usize, usize),
-    seed: u64,
-) -> usize {
-    let steps = std::iter::successors(Some(least), |blocks| Some(blocks + blocks.div_ceil(4)));
-    let suffices = |blocks: &usize| {
-        simulate(PLANNED, pairs, *blocks, probability, seed).is_some_and(|found| found <= share)
-    };
-    steps.take_while(|blocks| *blocks < most).find(suffices).unwrap_or(most)
-}
-
-fn simulate(
-    (count, resamples): (usize, usize),
-    pairs: &[(f64, f64)],
-    blocks: usize,
-    probability: f64,
-    seed: u64,
-) -> Option<f64> {
+fn simulate(count: usize, pairs: &[(f64, f64)], blocks: usize, probability: f64, seed: u64) -> Option<f64> {
     if pairs.is_empty() {
         return None;
     }
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let resamples = Resamples::draw(blocks, resamples, seed);
+    let resamples = Resamples::draw(blocks, RESAMPLES, seed);
     let mut least: Vec<f64> = (0..count)
         .map(|_| {
             let drawn = (0..blocks).map(|_| pairs[random.random_range(0..pairs.len())]);
@@ -95,21 +73,9 @@ mod tests {
         let pairs = |spread: f64| -> Vec<(f64, f64)> {
             (0..20).map(|i| (spread * f64::from(i % 5 - 2), spread * f64::from(i % 3 - 1))).collect()
         };
-        let least = |spread| simulate((40, 400), &pairs(spread), 10, 0.95, 1).expect("measurements");
+        let least = |spread| simulate(40, &pairs(spread), 10, 0.95, 1).expect("measurements");
         assert!((MARGIN..0.025).contains(&least(0.001)), "{}", least(0.001));
         assert!(least(0.05) > 0.05, "{}", least(0.05));
         assert_eq!(least_found(&[], 10, 0.95, 1), None);
-    }
-
-    #[test]
-    fn the_noisier_the_more_blocks_are_needed() {
-        let pairs = |spread: f64| -> Vec<(f64, f64)> {
-            (0..20).map(|i| (spread * f64::from(i % 5 - 2), spread * f64::from(i % 3 - 1))).collect()
-        };
-        let needed = |spread, share| blocks_needed(&pairs(spread), share, 0.9, (10, 60), 1);
-        assert_eq!(needed(0.001, 0.05), 10);
-        assert!((11..60).contains(&needed(0.04, 0.05)), "{}", needed(0.04, 0.05));
-        assert_eq!(needed(0.04, 0.001), 60);
-        assert_eq!(blocks_needed(&[], 0.05, 0.9, (10, 60), 1), 60);
     }
 }

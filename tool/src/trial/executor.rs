@@ -148,7 +148,7 @@ impl<'a> TrialExecutor<'a> {
     /// Runs the program once as the user would. None if interrupted. Fails where it does not succeed.
     pub fn first_look(&mut self) -> Result<Option<FirstLook>> {
         let record = TempDir::new()?;
-        let trial = self.run(None, None, Some(record.path()))?;
+        let trial = self.run(self.most_threads(), None, None, Some(record.path()))?;
         if trial.end == End::Interrupted {
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl<'a> TrialExecutor<'a> {
         if with_record > SHORTEST * WITH_RECORD || matches!(self.subject.kind, Kind::Server(_)) {
             return Ok(());
         }
-        let wall = self.run(None, None, None)?.wall;
+        let wall = self.run(self.most_threads(), None, None, None)?.wall;
         if wall < SHORTEST {
             bail!(
                 "the program ends after {:.1} ms, too soon to be compared; give it more to do, or run it often, as in: \
@@ -183,9 +183,14 @@ impl<'a> TrialExecutor<'a> {
         Ok(())
     }
 
-    /// Runs the subject on an allocator, or as it is; with a folder for the dynamic linker's record.
+    fn most_threads(&self) -> u32 {
+        self.subject.thread_counts.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Runs the subject on so many threads, on an allocator, or as it is; with a folder for the dynamic linker's record.
     fn run(
         &self,
+        threads: u32,
         allocator: Option<&Allocator>,
         padding: Option<&str>,
         record: Option<&Path>,
@@ -193,7 +198,8 @@ impl<'a> TrialExecutor<'a> {
         if let Some(care) = &self.subject.care {
             care.prepare()?;
         }
-        let mut command = plain(self.subject.words());
+        let kind = self.subject.on(threads);
+        let mut command = plain(kind.words());
         command.envs(self.subject.environment.iter().map(|(name, value)| (name, value)));
         if let Some(allocator) = allocator {
             put_on(&mut command, allocator);
@@ -203,7 +209,7 @@ impl<'a> TrialExecutor<'a> {
             Record::write_to(folder, &mut command)?;
         }
         let notes_programs = record.is_some();
-        let mut trial = match &self.subject.kind {
+        let mut trial = match &kind {
             Kind::Command(_) => self.command(command, notes_programs)?,
             Kind::Server(server) => server.run(
                 command,
@@ -297,12 +303,13 @@ impl<'a> TrialExecutor<'a> {
         let padding = invocation.environment.get("PADDING").map(String::as_str);
         let preloaded = (allocator.name != AS_IS).then_some(&allocator);
         let record_path = record.as_ref().map(TempDir::path);
-        let mut trial = self.run(preloaded, padding, record_path)?;
+        let threads = threads(invocation);
+        let mut trial = self.run(threads, preloaded, padding, record_path)?;
         for _ in 0..MORE_TRIES {
             if trial.peak > 0 || self.reason(&trial).is_some() {
                 break;
             }
-            trial = self.run(preloaded, padding, record_path)?;
+            trial = self.run(threads, preloaded, padding, record_path)?;
         }
         self.files = self.files.max(trial.files);
         if let Some(record) = &record {
@@ -435,7 +442,7 @@ impl Executor for TrialExecutor<'_> {
     }
 }
 
-/// The number of threads that the campaign asks for, and means as a label.
+/// The number of threads that the campaign asks for.
 fn threads(invocation: &Invocation) -> u32 {
     let mut pairs = invocation.arguments.windows(2);
     pairs.find_map(|pair| if pair[0] == "--threads" { pair[1].parse().ok() } else { None }).unwrap_or(1)

@@ -27,6 +27,8 @@ use std::time::Duration;
 pub struct Subject {
     /// How it is run.
     pub kind: Kind,
+    /// The thread counts that are put in for [`THREADS`], the largest first; none: one row, and the words as they are.
+    pub thread_counts: Vec<u32>,
     /// What is read from the output.
     pub metrics: Vec<Metric>,
     /// The exit code of success.
@@ -39,8 +41,11 @@ pub struct Subject {
     pub care: Option<Care>,
 }
 
+/// What stands in a command for the number of threads.
+pub const THREADS: &str = "{threads}";
+
 /// The two ways of running something.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Kind {
     /// A program that ends by itself.
     Command(Vec<OsString>),
@@ -49,11 +54,40 @@ pub enum Kind {
 }
 
 impl Subject {
+    /// How it is run on so many threads.
+    fn on(&self, threads: u32) -> Kind {
+        let mut kind = self.kind.clone();
+        if !self.thread_counts.is_empty() {
+            for word in kind.all_words() {
+                if let Some(text) = word.to_str().filter(|text| text.contains(THREADS)) {
+                    *word = text.replace(THREADS, &threads.to_string()).into();
+                }
+            }
+        }
+        kind
+    }
+
     /// The program that the allocator serves, and its arguments.
     pub fn words(&self) -> &[OsString] {
-        match &self.kind {
-            Kind::Command(words) => words,
-            Kind::Server(server) => &server.server,
+        self.kind.words()
+    }
+}
+
+impl Kind {
+    /// The words of all its commands.
+    pub fn all_words(&mut self) -> impl Iterator<Item = &mut OsString> {
+        let (first, second) = match self {
+            Self::Command(words) => (words, None),
+            Self::Server(Server { server, load, .. }) => (server, Some(load)),
+        };
+        first.iter_mut().chain(second.into_iter().flatten())
+    }
+
+    /// The program that the allocator serves, and its arguments.
+    fn words(&self) -> &[OsString] {
+        match self {
+            Self::Command(words) => words,
+            Self::Server(server) => &server.server,
         }
     }
 }

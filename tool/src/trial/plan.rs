@@ -15,7 +15,7 @@ pub const AS_IS: &str = "as-is";
 /// An environment variable that tells the executor which entry is meant. It never reaches the program.
 pub(super) const MARK: &str = "AMPLE_TRIAL_ENTRY";
 
-/// The plan of a run: one row.
+/// The plan of a run: one row, or one for each thread count.
 pub fn plan(subject: &Subject, seed: u64) -> Plan {
     let shown = |word: &OsStr| word.to_string_lossy().into_owned();
     let words: Vec<String> = subject.words().iter().map(|word| shown(word)).collect();
@@ -42,7 +42,11 @@ pub fn plan(subject: &Subject, seed: u64) -> Plan {
         parameters: Vec::new(),
         max_threads: Some(1),
     };
-    Plan::of(vec![Entry { threads: vec![1], ..Entry::plain(&description) }], seed)
+    let threads = match &subject.thread_counts[..] {
+        [] => vec![1],
+        counts => counts.to_vec(),
+    };
+    Plan::of(vec![Entry { threads, ..Entry::plain(&description) }], seed)
 }
 
 /// The entry [`AS_IS`], for a program that this file serves: a library, or the program itself.

@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(1);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A server with its load.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     /// The server's program and arguments.
     pub server: Vec<OsString>,
@@ -33,7 +33,7 @@ pub struct Server {
 }
 
 /// How to tell that a server answers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Ready {
     /// It accepts connections on this port of 127.0.0.1.
     Port(u16),

@@ -294,3 +294,35 @@ fn a_fixed_threshold_is_seen_to_fault_in_every_buffer_and_a_sliding_one_is_not()
         fs::remove_dir_all(folder.path().join("out")).expect("removed");
     }
 }
+
+#[test]
+fn a_program_is_run_on_several_thread_counts_and_said_to_scale() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rate = ["--metric", r"rate=rate (\d+)"];
+    let script =
+        ["-r", "10", "-a", "glibc", "--threads", "1,2", "--", "sh", "-c", "sleep 0.02; echo rate {threads}0"];
+    let compared = compare(folder.path(), &[&rate[..], &script[..]].concat());
+    // The figures are those of the most threads.
+    assert_eq!(value(&compared, "glibc", "rate"), 20.0, "{compared}");
+    let scaling = &compared["scaling"][0];
+    assert_eq!(
+        (&scaling["from"], &scaling["to"], &scaling["word"]),
+        (&1.into(), &2.into(), &"scales".into())
+    );
+    assert_eq!(scaling["factor"]["value"], 2.0);
+    let verdict = compared["verdict"].as_str().expect("a sentence");
+    assert!(
+        verdict.contains("From 1 to 2 threads") && verdict.contains("it scales on glibc (2.00"),
+        "{verdict}"
+    );
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("How it scales"));
+}
+
+#[test]
+fn thread_counts_need_a_place_in_the_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, stderr) = refused(folder.path(), &["--threads", "1,2", "--", "sleep", "0.02"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("--threads puts its numbers in for {threads}"), "{stderr}");
+}

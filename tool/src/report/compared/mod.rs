@@ -4,6 +4,7 @@
 //! the program's own metrics, processor time, faults and switches of one run.
 
 mod page;
+mod scaling;
 mod sentence;
 
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::path::Path;
 use ample_protocol::Measurement;
 use serde::Serialize;
 
+pub use self::scaling::Scaling;
 use super::summary::{Cell, Summary};
 use super::{table, units};
 use crate::record::{Judgement, Pass};
@@ -33,6 +35,9 @@ pub struct Compared {
     pub lines: Vec<Line>,
     /// The ratios and verdicts.
     pub summary: Summary,
+    /// How each allocator scales, where the program ran on several thread counts; the other figures are those of the most
+    /// threads.
+    pub scaling: Vec<Scaling>,
     /// Whether the memory is that of a server under load.
     pub server: bool,
 }
@@ -81,12 +86,16 @@ impl Compared {
             .iter()
             .zip(&summary.rows[0].cells)
             .map(|(allocator, cell)| match cell {
-                Cell::Measured(_) => line(&allocator.name, &measures, conclusion),
+                Cell::Measured(_) => line(&allocator.name, summary.rows[0].threads, &measures, conclusion),
                 _ => Line { allocator: allocator.name.clone(), values: Vec::new(), texts: Vec::new() },
             })
             .collect();
         let speed = subject.metrics.first().map_or(Speed::Time, |metric| Speed::Metric(metric.name.clone()));
-        let verdict = sentence::sentence(&summary, &speed, &lines, own);
+        let scaling = scaling::scaling(conclusion, &summary, subject);
+        let mut verdict = sentence::sentence(&summary, &speed, &lines, own);
+        if let Some(told) = scaling::told(&scaling) {
+            verdict = format!("{verdict} {told}");
+        }
         summary.verdict.clone_from(&verdict);
         Self {
             verdict,
@@ -95,6 +104,7 @@ impl Compared {
             measures: measures.into_iter().map(|measure| measure.head).collect(),
             lines,
             summary,
+            scaling,
             server: matches!(subject.kind, Kind::Server(_)),
         }
     }
@@ -140,6 +150,7 @@ impl Compared {
                 floor.peak_rss * 100.0
             ));
         }
+        text.push_str(&scaling::table(&self.scaling));
         for gap in &summary.gaps {
             let what = if gap.failed { "failed" } else { "not measurable" };
             text.push_str(&format!("{}: {what}: {}\n", gap.allocators.join(", "), gap.reason));
@@ -191,11 +202,13 @@ fn measures(subject: &Subject) -> Vec<Measure> {
     measures
 }
 
-fn line(allocator: &str, measures: &[Measure], conclusion: &Conclusion) -> Line {
+fn line(allocator: &str, threads: u32, measures: &[Measure], conclusion: &Conclusion) -> Line {
     let measured: Vec<&Measurement> = conclusion
         .samples
         .iter()
-        .filter(|sample| sample.pass == Pass::Timed && sample.allocator == allocator)
+        .filter(|sample| {
+            sample.pass == Pass::Timed && sample.allocator == allocator && sample.threads == threads
+        })
         .filter_map(|sample| match &sample.result {
             Judgement::Measured(measurement) => Some(&**measurement),
             _ => None,

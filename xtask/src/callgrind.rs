@@ -1,4 +1,4 @@
-//! What valgrind's callgrind writes, as far as it is needed here: instructions by object.
+//! What valgrind's callgrind writes, as far as it is needed here: instructions by object, and by address.
 //!
 //! The format is described in the chapter "Callgrind Format Specification" of valgrind's manual. A file is a
 //! sequence of lines. `ob=` and `fn=` say where the cost lines that follow belong. A cost line begins with one
@@ -20,9 +20,37 @@ const INSTRUCTIONS: &str = "Ir";
 /// When `profile` is not what callgrind writes: no instructions counted, a cost that belongs nowhere, or a sum
 /// that differs from the total written at the end, as in a file that was cut off.
 pub fn instructions_by_object(profile: &str) -> Result<BTreeMap<String, u64>> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    each_cost(profile, |object, _, instructions| {
+        *counts.entry(object.to_owned()).or_default() += instructions;
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+/// How often the instruction at each address of an object ran. The profile was written with `--dump-instr=yes
+/// --compress-pos=no`.
+///
+/// # Errors
+/// As for [`instructions_by_object`], and where the positions are no addresses.
+pub fn instructions_by_address(profile: &str, object: &str) -> Result<BTreeMap<u64, u64>> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    each_cost(profile, |of, position, instructions| {
+        if of == object {
+            let digits = position.strip_prefix("0x").context("a position that is no address")?;
+            let address = u64::from_str_radix(digits, 16).context("a position that is no address")?;
+            *counts.entry(address).or_default() += instructions;
+        }
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+/// Calls `count` for each cost with its object, its first position, and its instructions.
+fn each_cost(profile: &str, mut count: impl FnMut(&str, &str, u64) -> Result<()>) -> Result<()> {
     let mut layout = Layout::default();
     let mut names = HashMap::new();
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut sum = 0;
     let mut object = None;
     let mut total = None;
     let mut of_callee = false;
@@ -36,8 +64,12 @@ pub fn instructions_by_object(profile: &str) -> Result<BTreeMap<String, u64>> {
             of_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             if !std::mem::take(&mut of_callee) {
-                let object = object.clone().context("a cost before any object").with_context(context)?;
-                *counts.entry(object).or_default() += layout.instructions(line).with_context(context)?;
+                let object: &String =
+                    object.as_ref().context("a cost before any object").with_context(context)?;
+                let instructions = layout.instructions(line).with_context(context)?;
+                let position = line.split_whitespace().next().unwrap_or_default();
+                count(object, position, instructions).with_context(context)?;
+                sum += instructions;
             }
         } else if let Some((field, value)) = line.split_once(": ") {
             match field {
@@ -49,9 +81,8 @@ pub fn instructions_by_object(profile: &str) -> Result<BTreeMap<String, u64>> {
         }
     }
     let total = total.context("the profile has no total: it was cut off")?;
-    let sum: u64 = counts.values().sum();
     ensure!(sum == total, "the costs in the profile sum up to {sum}, but its total is {total}");
-    Ok(counts)
+    Ok(())
 }
 
 /// What the columns of a cost line mean.
@@ -167,6 +198,18 @@ totals: 70
     fn columns_are_those_that_the_header_announces() {
         let columns = "positions: instr line\nevents: Bc Ir\nob=(1) ???\n0x10 7 1 3\n+4 +1 1\n+4 * 0 2\n";
         assert_eq!(counts(&format!("{columns}totals: 2 5\n")), [("???".to_string(), 5)].into());
+    }
+
+    #[test]
+    fn addresses_are_those_of_one_object() {
+        let text = "positions: instr line\nevents: Ir\nob=/a.so\n0x10 7 3\n0x14 7 3\nob=/b.so\n0x10 1 5\nob=/a.so\n0x10 9 1\n";
+        let profile = format!("{text}totals: 12\n");
+        assert_eq!(
+            instructions_by_address(&profile, "/a.so").expect("counts"),
+            [(0x10, 4), (0x14, 3)].into()
+        );
+        let lines = "positions: line\nevents: Ir\nob=/a.so\n7 3\ntotals: 3\n";
+        assert!(instructions_by_address(lines, "/a.so").is_err());
     }
 
     #[test]
