@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::print;
 use crate::allocators::{Allocator, BASELINE, Finder, TWIN};
 use crate::cli::Selftest;
-use crate::record::{Judgement, Pass, SCHEMA_VERSION, Sample, operations_per_second};
+use crate::record::SCHEMA_VERSION;
 use crate::report::{self, Cell, Summary};
 use crate::run::{
     Campaign, Conclusion, Cost, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
@@ -244,7 +244,8 @@ impl Findings {
         self.blocks_run_again +=
             conclusion.block_log.iter().filter(|block| block.run_again.is_some()).count();
         self.pairs.extend((0..conclusion.blocks).filter_map(|block| {
-            let ratio = |name| log_ratio(rate(conclusion, block, name)?, rate(conclusion, block, BASELINE)?);
+            let ratio =
+                |name| log_ratio(conclusion.rate(block, name, 1)?, conclusion.rate(block, BASELINE, 1)?);
             Some((ratio(AGAIN)?, ratio(TWIN)?))
         }));
         Ok(())
@@ -323,16 +324,6 @@ fn cost_table(costs: &[Cost]) -> String {
         vec![cost.name.to_owned(), cost.reason.clone().unwrap_or_else(|| cost.how.to_owned()), time]
     };
     report::rows(&head, &costs.iter().map(line).collect::<Vec<_>>(), 2)
-}
-
-fn rate(conclusion: &Conclusion, block: usize, name: &str) -> Option<f64> {
-    let wanted = |sample: &&Sample| {
-        sample.pass == Pass::Timed && sample.block == Some(block) && sample.allocator == name
-    };
-    match &conclusion.samples.iter().find(wanted)?.result {
-        Judgement::Measured(measurement) => Some(operations_per_second(measurement)),
-        _ => None,
-    }
 }
 
 /// Standard deviation; none for fewer than two values.

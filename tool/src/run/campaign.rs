@@ -24,7 +24,7 @@ use super::plan::{Entry, PADDING_BOUND, Plan, Row, Step};
 use super::shot::Shot;
 use super::{Progress, Stopping, calibration, precision};
 use crate::allocators::Allocator;
-use crate::record::{BlockLog, Judgement, Pass, Sample};
+use crate::record::{BlockLog, Judgement, Pass, Sample, operations_per_second};
 
 /// What a campaign came to.
 #[derive(Debug)]
@@ -42,6 +42,20 @@ pub struct Conclusion {
     pub(super) out: BTreeSet<(usize, Row)>,
     /// What was measured before, and is not part of the blocks.
     pub(super) past: Past,
+}
+
+impl Conclusion {
+    /// Operations per second in one block, on so many threads; none where there is no number.
+    pub fn rate(&self, block: usize, allocator: &str, threads: u32) -> Option<f64> {
+        let this = |sample: &&Sample| {
+            (sample.pass, sample.block, sample.threads) == (Pass::Timed, Some(block), threads)
+                && sample.allocator == allocator
+        };
+        match &self.samples.iter().find(this)?.result {
+            Judgement::Measured(measurement) => Some(operations_per_second(measurement)),
+            _ => None,
+        }
+    }
 }
 
 /// A run of all rows under all allocators.

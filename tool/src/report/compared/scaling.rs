@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::record::{Judgement, Pass, operations_per_second};
 use crate::report::summary::Summary;
 use crate::report::table;
 use crate::run::Conclusion;
@@ -37,8 +36,8 @@ pub fn scaling(conclusion: &Conclusion, summary: &Summary, subject: &Subject) ->
     for allocator in &summary.allocators {
         for &to in subject.thread_counts.iter().rev().filter(|&&count| count > from) {
             let growth = |block| {
-                let more = rate(conclusion, block, &allocator.name, to)?;
-                let ratio = log_ratio(more, rate(conclusion, block, &allocator.name, from)?)?;
+                let more = conclusion.rate(block, &allocator.name, to)?;
+                let ratio = log_ratio(more, conclusion.rate(block, &allocator.name, from)?)?;
                 // A run's time is that of as much work for each thread.
                 let work = if subject.metrics.is_empty() { f64::from(to) / f64::from(from) } else { 1.0 };
                 Some(ratio + work.ln())
@@ -66,19 +65,6 @@ fn word(factor: Estimate, ideal: f64, blocks: usize) -> &'static str {
         "does not scale"
     } else {
         "cannot be told"
-    }
-}
-
-fn rate(conclusion: &Conclusion, block: usize, allocator: &str, threads: u32) -> Option<f64> {
-    let sample = conclusion.samples.iter().find(|sample| {
-        sample.pass == Pass::Timed
-            && sample.block == Some(block)
-            && sample.allocator == allocator
-            && sample.threads == threads
-    })?;
-    match &sample.result {
-        Judgement::Measured(measurement) => Some(operations_per_second(measurement)),
-        _ => None,
     }
 }
 
