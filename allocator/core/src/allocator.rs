@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 
-use crate::arena::{ARENAS, Arena, Below};
+use crate::arena::{Arena, Below};
 use crate::depot::Depot;
 use crate::heap::Heap;
 use crate::magazine::{Magazine, Stack};
@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering};
-use crate::units::{self, Entry, Units};
+use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
@@ -146,9 +146,7 @@ impl Allocator {
         let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);
         };
-        let capacity = size_class::of(class).magazine as u8;
-        let wanted = bin.refill.get().min(capacity);
-        bin.refill.set((wanted * 2).min(capacity));
+        let wanted = bin.want_more(class);
         // SAFETY: the magazine is this heap's.
         let count = arena.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into());
         if count == 0 {
@@ -166,8 +164,7 @@ impl Allocator {
         let class = units::class_in(entry);
         if heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
-            let stays = heap.own_class(entry) < CLASS_SLOTS || size_class::fills_lines(class);
-            let taken = if stays {
+            let taken = if heap.own_class(entry) < CLASS_SLOTS {
                 self.make_room(heap, class) && heap.push(class, block)
             } else {
                 self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
@@ -231,11 +228,15 @@ impl Allocator {
     /// Gives a magazine of `class` with blocks away: to the shared depot, or its blocks back to their arenas.
     #[inline(never)]
     fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
-        if size_class::fills_lines(class) && !self.is_tight() && self.depots[class].put(class, magazine) {
+        // SAFETY: the magazine is the caller's.
+        let blocks = unsafe { magazine.as_ref() };
+        // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
+        let own = heap.arena().map_or(0, |arena| arena.index);
+        let strange = blocks.blocks().last().is_some_and(|newest| units::arena_in(self.entry(newest.get())) != own);
+        if strange && size_class::fills_lines(class) && !self.is_tight() && self.depots[class].put(class, magazine) {
             return;
         }
-        // SAFETY: the magazine is the caller's.
-        self.give_back_all(unsafe { magazine.as_ref() });
+        self.give_back_all(blocks);
         self.put_spare(heap, magazine);
     }
 
@@ -390,6 +391,7 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
             bin.low.set(bin.full.len() as u16);
+            bin.want_less();
         }
         if let Some(arena) = heap.arena()
             // Relaxed: a hint.

@@ -11,10 +11,7 @@ use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::statistics::ClassStatistics;
 use crate::sync::{Lock, Ordering, RawLock};
-use crate::units::{self, UNIT};
-
-/// Arenas there can be: what an entry of the unit map has bits for. Index 0 is nobody's.
-pub(crate) const ARENAS: usize = 1 << (u16::BITS - size_class::CLASS_BITS);
+use crate::units;
 
 /// An arena. Its spans' blocks are handed out to, and taken back from, magazines of many blocks at a time.
 pub(crate) struct Arena {
@@ -37,8 +34,8 @@ const LOOKS_AT_ONCE: usize = 256;
 struct Spans {
     /// For each class the spans with room.
     with_room: [SpanList; CLASS_SLOTS],
-    /// For each class how many spans there are.
-    counts: [u32; CLASS_SLOTS],
+    /// For each class what there is of it.
+    owned: [Owned; CLASS_SLOTS],
     /// Bytes of blocks that came back since the last call for somebody who looks after them.
     returned: usize,
     /// Where a look for holes goes on: a listed span, or null for the first of `looked_class`.
@@ -47,6 +44,13 @@ struct Spans {
     /// The unit of the starter, if there is one, and its use.
     starter: Option<&'static Span>,
     fill: Fill,
+}
+
+/// The spans of a class, with and without room.
+struct Owned {
+    spans: usize,
+    units: usize,
+    blocks: usize,
 }
 
 // SAFETY: a starter's descriptor is used by the holder of the arena's lock only.
@@ -65,7 +69,7 @@ impl Arena {
         let with_room = [const { SpanList::new() }; CLASS_SLOTS];
         let spans = Spans {
             with_room,
-            counts: [0; CLASS_SLOTS],
+            owned: [const { Owned { spans: 0, units: 0, blocks: 0 } }; CLASS_SLOTS],
             returned: 0,
             look_at: ptr::null(),
             looked_class: 1,
@@ -196,10 +200,10 @@ impl Arena {
                 room += listed.room();
                 span = SpanList::after(listed);
             }
-            let count = spans.counts[class] as usize;
-            statistics.spans += count;
+            let owned = &spans.owned[class];
+            statistics.spans += owned.spans;
             statistics.room += room;
-            statistics.live += count * usize::from(size_class::of(class).blocks) - room;
+            statistics.live += owned.blocks - room;
         }
     }
 
@@ -284,9 +288,13 @@ impl Spans {
 
     /// A fresh span of `class` in the list.
     fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
-        let units = size_class::of(class).units.into();
-        let span = below.pages.lock().allocate(below.ground, units, UNIT, Use::Small)?;
+        let (info, owned) = (size_class::of(class), &mut self.owned[class]);
+        let units = [info.units.into(), info.next_units(owned.units)];
+        let span = below.pages.allocate_small(below.ground, units)?;
         span.cut(class);
+        owned.spans += 1;
+        owned.units += span.units.get();
+        owned.blocks += span.blocks();
         let entry = units::entry_of(class, arena);
         // More units than asked for where the page heap could not split the run.
         below.ground.units.set_all(
@@ -296,7 +304,6 @@ impl Spans {
             entry,
         );
         self.list(class, span);
-        self.counts[class] += 1;
         Some(span)
     }
 
@@ -343,7 +350,10 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
-        self.counts[class] -= 1;
+        let owned = &mut self.owned[class];
+        owned.spans -= 1;
+        owned.units -= span.units.get();
+        owned.blocks -= span.blocks();
         self.free(below, span);
     }
 

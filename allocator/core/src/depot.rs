@@ -18,7 +18,7 @@ static BOUNDS: [u16; CLASS_SLOTS] = {
     let mut class = 1;
     while class <= CLASSES {
         let info = size_class::of(class);
-        let fitting = BYTES / (info.size as usize * info.magazine as usize);
+        let fitting = BYTES / (info.size as usize * info.magazine[1] as usize);
         bounds[class] = if fitting < LEAST { LEAST } else { fitting } as u16;
         class += 1;
     }

@@ -190,7 +190,7 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
     let heap = thread_local::heap();
     // The common case: another thread's block, and room for it.
-    if entry != 0 && heap.own_class(entry) >= CLASS_SLOTS && heap.push_foreign(entry, block) {
+    if heap.own_class(entry) >= CLASS_SLOTS && heap.push_foreign(entry, block) {
         return Ok(());
     }
     // SAFETY: the caller's contract.

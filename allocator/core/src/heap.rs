@@ -31,8 +31,8 @@ pub struct Heap {
     limits: [Cell<*const Slot>; CLASS_SLOTS],
     /// Class of each request that the table of near ones serves.
     near: Cell<Near>,
-    /// The arena's index, shifted as in an entry of the unit map; for an inert heap a value that matches no entry.
-    tag: Cell<usize>,
+    /// What it looks at in an entry of the unit map: see [`Entry`].
+    mask: Cell<usize>,
     /// The arena; null for an inert heap.
     pub(crate) arena: Cell<*const Arena>,
     /// Bytes of blocks in the private depot.
@@ -82,13 +82,27 @@ pub(crate) struct Bin {
     /// Magazines that the private depot may hold: grows whenever it had none for malloc, shrinks by what was not
     /// needed. A thread that only frees keeps next to nothing.
     pub(crate) allowed: Cell<u16>,
-    /// Blocks to ask the arena for next time; grows with use.
-    pub(crate) refill: Cell<u8>,
+    /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with
+    /// time.
+    pub(crate) wanted: Cell<u16>,
     /// Blocks that came from the arena's starter.
     pub(crate) started: Cell<u8>,
 }
 
 impl Bin {
+    /// Blocks to ask the arena for; next time it will be more.
+    pub(crate) fn want_more(&self, class: Class) -> u16 {
+        let most = size_class::of(class).magazine[1];
+        let wanted = self.wanted.get().min(most);
+        self.wanted.set((wanted * 2).min(most));
+        wanted
+    }
+
+    /// Time has passed: next time it will be less.
+    pub(crate) fn want_less(&self) {
+        self.wanted.set((self.wanted.get() / 2).max(FIRST_WANTED));
+    }
+
     /// Blocks in the magazines that the fast paths do not touch. The caller has claimed the heap.
     pub(crate) fn cached_blocks(&self) -> usize {
         // SAFETY: a heap's magazines are live.
@@ -98,7 +112,7 @@ impl Bin {
 }
 
 /// Blocks of the first refill of a class.
-const FIRST_REFILL: u8 = 8;
+const FIRST_WANTED: u16 = 8;
 
 /// A slot that is always null: the top of a magazine that is not there.
 struct NoSlot(Slot);
@@ -113,7 +127,7 @@ impl Heap {
             tops: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
             limits: [const { Cell::new(&raw const NO_SLOT.0) }; CLASS_SLOTS],
             near: Cell::new(NEAR),
-            tag: Cell::new(1 << u16::BITS),
+            mask: Cell::new(units::NOBODYS_MASK),
             arena: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
             events: AtomicU32::new(0),
@@ -132,7 +146,7 @@ impl Heap {
                     full: Stack::new(),
                     low: Cell::new(0),
                     allowed: Cell::new(1),
-                    refill: Cell::new(FIRST_REFILL),
+                    wanted: Cell::new(FIRST_WANTED),
                     started: Cell::new(0),
                 }
             }; CLASSES + 1],
@@ -192,7 +206,7 @@ impl Heap {
     /// Gives an inert heap its arena.
     pub(crate) fn settle(&self, arena: &Arena) {
         self.arena.set(arena);
-        self.tag.set(usize::from(units::entry_of(0, arena.index)));
+        self.mask.set(units::mask_of(arena.index));
     }
 
     /// The arena of a heap that is not inert.
@@ -237,28 +251,25 @@ impl Heap {
         true
     }
 
-    /// The class of a block with this entry if the block is small and this heap's arena owns it; else a value of
-    /// at least [`CLASS_SLOTS`].
+    /// The class of a block with this entry if the block is small, and this heap's arena owns it or it fills lines; 0 if it is not
+    /// small; else a value of at least [`CLASS_SLOTS`].
     #[inline(always)]
     pub(crate) fn own_class(&self, entry: Entry) -> Class {
-        usize::from(entry) ^ self.tag.get()
+        entry as usize & self.mask.get()
     }
 
-    /// Takes a small block with this entry that [`Heap::own_class`] does not know: one that fills lines into the
-    /// loaded magazine of its class, any other into the outgoing one. `false` when that is full or not there.
+    /// Takes a small block with this entry that [`Heap::own_class`] does not know into the outgoing magazine of its class. `false` when
+    /// that is full or not there.
     #[inline(always)]
     pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
         debug_assert!(self.own_class(entry) >= CLASS_SLOTS);
         let class = units::class_in(entry);
-        if size_class::fills_lines(class) {
-            return self.push(class, block);
-        }
         // A block of a starter has no bin.
         let Some(bin) = self.bins.get(class) else { return false };
         // SAFETY: a heap's magazines are live.
         let Some(outgoing) = (unsafe { bin.outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
-        if count == size_class::of(class).magazine {
+        if count == size_class::of(class).magazine[0] {
             return false;
         }
         outgoing.slot(count.into()).set(block);
@@ -268,9 +279,11 @@ impl Heap {
 
     /// Makes `magazine`, which holds `count` blocks, the loaded one of `class`.
     pub(crate) fn load(&self, class: Class, magazine: NonNull<Magazine>, count: usize) {
-        self.bins[class].loaded.set(magazine.as_ptr());
+        let bin = &self.bins[class];
+        bin.loaded.set(magazine.as_ptr());
         self.tops[class].set(Magazine::top(magazine.as_ptr(), count));
-        let capacity = usize::from(size_class::of(class).magazine);
+        // A magazine that was filled when the class was used more may hold more than it should now.
+        let capacity = usize::from(bin.wanted.get().max(size_class::of(class).magazine[0])).max(count);
         self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
     }
 

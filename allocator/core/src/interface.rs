@@ -109,8 +109,8 @@ impl Allocator {
         // SAFETY: the caller's contract.
         let entry = unsafe { self.units.entry(block.addr()) };
         let class = heap.own_class(entry);
-        let own = class < CLASS_SLOTS;
-        if own && heap.push(class, block) || !own && entry != 0 && heap.push_foreign(entry, block) {
+        let stays = class < CLASS_SLOTS;
+        if stays && heap.push(class, block) || !stays && heap.push_foreign(entry, block) {
             return Ok(());
         }
         // SAFETY: the caller's contract.

@@ -120,9 +120,6 @@ impl PageHeap {
         if wanted > os::window().len() / UNIT {
             return None;
         }
-        if usage == Use::Small && self.wants_huge_page(ground, wanted) {
-            self.add_huge_page(ground);
-        }
         let span = match self.find(ground, units, wanted, align) {
             Some(span) => span,
             None => self.grow(ground, wanted)?,

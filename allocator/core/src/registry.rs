@@ -3,10 +3,11 @@
 use core::ptr::{self, NonNull};
 
 use crate::allocator::Allocator;
-use crate::arena::{ARENAS, Arena};
+use crate::arena::Arena;
 use crate::heap::Heap;
 use crate::meta::Spares;
 use crate::sync::{self, Ordering};
+use crate::units::ARENAS;
 
 /// Index of the arena for threads without a heap.
 const COMMON: u16 = 1;

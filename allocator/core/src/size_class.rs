@@ -17,8 +17,12 @@ pub(crate) const QUANTUM: usize = 16;
 pub(crate) const LINE: usize = 64;
 /// Blocks that a span can hold at most: 16 KiB of 16-byte blocks.
 pub(crate) const SPAN_BLOCKS_MAX: usize = UNIT / QUANTUM;
-/// Bytes of blocks that one magazine holds at most, unless that would be fewer than two blocks.
-const MAGAZINE_BYTES: usize = 32 << 10;
+/// Units that a span can have at most: 256 KiB.
+pub(crate) const SPAN_UNITS_MAX: usize = 16;
+/// How much of a class one span is at most, unless it is one of the smallest: an eighth.
+const SPAN_SHARE: usize = 8;
+/// Bytes of blocks that one magazine of a class that is little used, or much, holds at most, unless that would be fewer than two blocks.
+const MAGAZINE_BYTES: [usize; 2] = [32 << 10, 128 << 10];
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 69;
 
@@ -32,18 +36,18 @@ pub(crate) struct ClassInfo {
     pub(crate) size: u32,
     /// ⌈2³² / size⌉: turns an offset in a span into a block's index by one multiplication.
     pub(crate) reciprocal: u32,
-    /// Units of a span.
+    /// Units of the smallest span.
     pub(crate) units: u16,
-    /// Blocks of a span.
-    pub(crate) blocks: u16,
-    /// Blocks that a magazine of this class may hold.
-    pub(crate) magazine: u16,
+    /// How many times as long the largest span is.
+    growth: u16,
+    /// Blocks that a magazine of this class may hold while the class is little used, and when it is used much.
+    pub(crate) magazine: [u16; 2],
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
 
 const NONE: ClassInfo =
-    ClassInfo { size: 0, reciprocal: 0, units: 0, blocks: 0, magazine: 0, fills_lines: false };
+    ClassInfo { size: 0, reciprocal: 0, units: 0, growth: 0, magazine: [0; 2], fills_lines: false };
 
 /// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself.
 const fn span_units(size: usize) -> usize {
@@ -58,22 +62,36 @@ const fn span_units(size: usize) -> usize {
     }
 }
 
-const fn info(size: usize) -> ClassInfo {
-    let units = span_units(size);
-    let fitting = MAGAZINE_BYTES / size;
-    let magazine = if fitting < 2 {
+/// How many times as long as `units` a span of blocks of `size` bytes may be.
+const fn span_growth(size: usize, units: usize) -> usize {
+    let mut growth = 1;
+    while (growth + 1) * units <= SPAN_UNITS_MAX && (growth + 1) * units * UNIT / size <= SPAN_BLOCKS_MAX {
+        growth += 1;
+    }
+    growth
+}
+
+/// Blocks of `size` bytes in a magazine of up to `bytes`.
+const fn magazine(size: usize, bytes: usize) -> u16 {
+    let fitting = bytes / size;
+    let blocks = if fitting < 2 {
         2
     } else if fitting > MAGAZINE_SLOTS {
         MAGAZINE_SLOTS
     } else {
         fitting
     };
+    blocks as u16
+}
+
+const fn info(size: usize) -> ClassInfo {
+    let units = span_units(size);
     ClassInfo {
         size: size as u32,
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
         units: units as u16,
-        blocks: (units * UNIT / size) as u16,
-        magazine: magazine as u16,
+        growth: span_growth(size, units) as u16,
+        magazine: [magazine(size, MAGAZINE_BYTES[0]), magazine(size, MAGAZINE_BYTES[1])],
         fills_lines: size.is_multiple_of(LINE),
     }
 }
@@ -203,6 +221,20 @@ pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
     (first..=CLASSES).find(|&class| align <= UNIT && (INFO[class].size as usize).is_multiple_of(align))
 }
 
+impl ClassInfo {
+    /// Blocks of a span of `units` units. One that is longer than the largest span should be holds no more than that.
+    pub(crate) fn blocks(&self, units: usize) -> usize {
+        units.min(self.next_units(usize::MAX)) * UNIT / self.size as usize
+    }
+
+    /// Units of the next span where the class has `owned` units already: spans grow with what they are part of, so that a busy
+    /// class asks the page heap rarely, and a rare one takes little.
+    pub(crate) fn next_units(&self, owned: usize) -> usize {
+        let smallest = usize::from(self.units);
+        smallest * (owned / (SPAN_SHARE * smallest)).clamp(1, self.growth.into())
+    }
+}
+
 /// The facts of a class in 1 … [`CLASSES`].
 #[inline]
 pub(crate) const fn of(class: Class) -> &'static ClassInfo {
@@ -236,7 +268,9 @@ mod tests {
                 _ => 0.25,
             };
             assert!(slack <= bound, "{size}");
-            assert!(of(class).blocks as usize <= SPAN_BLOCKS_MAX);
+            let info = of(class);
+            let largest = info.next_units(usize::MAX);
+            assert!(info.blocks(largest) <= SPAN_BLOCKS_MAX && largest <= SPAN_UNITS_MAX);
         }
     }
 
@@ -244,7 +278,7 @@ mod tests {
     fn the_reciprocal_finds_every_block() {
         for class in 1..=CLASSES {
             let info = of(class);
-            for index in 0..u64::from(info.blocks) {
+            for index in 0..info.blocks(info.next_units(usize::MAX)) as u64 {
                 let offset = index * u64::from(info.size);
                 assert_eq!((offset * u64::from(info.reciprocal)) >> 32, index);
             }

@@ -86,6 +86,8 @@ pub(crate) struct Span {
     pub(crate) cached: Cell<bool>,
     /// Small: the class.
     class: Cell<u8>,
+    /// Small: how many blocks it is cut into.
+    blocks: Cell<u16>,
     /// Small: whether the span is in its arena's list, which holds all spans with room.
     pub(crate) listed: Cell<bool>,
     /// Small: blocks that were never handed out begin at this index.
@@ -116,6 +118,7 @@ impl Span {
             remapped: Cell::new(false),
             cached: Cell::new(false),
             class: Cell::new(0),
+            blocks: Cell::new(0),
             listed: Cell::new(false),
             fresh: Cell::new(0),
             freed: Cell::new(0),
@@ -138,6 +141,7 @@ impl Span {
     /// Cuts the span into blocks of `class`, none of them handed out.
     pub(crate) fn cut(&self, class: Class) {
         self.class.set(class as u8);
+        self.blocks.set(size_class::of(class).blocks(self.units.get()) as u16);
         self.fresh.set(0);
         self.freed.set(0);
         self.purged.set(0);
@@ -151,9 +155,14 @@ impl Span {
         usize::from(self.class.get())
     }
 
+    /// How many blocks a small span is cut into.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.get().into()
+    }
+
     /// Blocks that could be handed out.
     pub(crate) fn room(&self) -> usize {
-        usize::from(size_class::of(self.class()).blocks - self.fresh.get() + self.freed.get())
+        usize::from(self.blocks.get() - self.fresh.get() + self.freed.get())
     }
 
     /// Whether no block is handed out.
@@ -198,7 +207,7 @@ impl Span {
         }
         self.looked.set(Looked::Touched);
         let first = usize::from(self.fresh.get());
-        let count = wanted.min(usize::from(info.blocks) - first);
+        let count = wanted.min(self.blocks() - first);
         run(first, count);
         self.fresh.set((first + count) as u16);
         slots.len() - (wanted - count)
@@ -258,7 +267,7 @@ impl Span {
         let bits: u32 = self.free.iter().map(|word| word.get().count_ones()).sum();
         bits == u32::from(self.freed.get())
             && self.freed.get() <= self.fresh.get()
-            && self.fresh.get() <= size_class::of(self.class()).blocks
+            && self.fresh.get() <= self.blocks.get()
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Both are flat tables over the whole address space, reserved but not committed: one load, no test for foreign
 //! pointers, since what was never written reads as zero. Page headers would do the same, but all fall into the
-//! same cache sets; 64 bytes of the unit map cover 512 KiB of heap. (The idea of a pagemap outside the heap is
+//! same cache sets; 64 bytes of the unit map cover 256 KiB of heap. (The idea of a pagemap outside the heap is
 //! snmalloc's and tcmalloc's.)
 
 use core::ptr::NonNull;
 
 use crate::os;
-use crate::size_class::{CLASS_BITS, Class};
+use crate::size_class::{self, CLASS_BITS, Class};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
@@ -23,25 +23,70 @@ pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
 /// Units of a chunk.
 const CHUNK_UNITS: usize = CHUNK / UNIT;
 
-/// What the unit map says of a unit: the class of its blocks in the low [`CLASS_BITS`] bits, the index of the
-/// arena that owns its span above. 0: not a unit of small blocks (NULL, foreign, large, free).
-pub(crate) type Entry = u16;
+/// What the unit map says of a unit; 0: not a unit of small blocks (NULL, foreign, large, free).
+///
+/// ```text
+/// bits 0–5    class of its blocks
+/// bits 6–18   code of the arena that takes them back, 0 where any heap may keep them
+/// bits 19–28  index of the arena that owns the span
+/// ```
+///
+/// One `and` says whether a heap may keep a block: what is left of the entry under the heap's mask is the class, and nothing else,
+/// if the code is 0 or that of the heap's arena. All codes have six of thirteen bits set, so that none is a part of another (E. Sperner,
+/// 1928).
+pub(crate) type Entry = u32;
 
-/// Entry of a unit whose span has this class and this owner.
-pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
-    arena << CLASS_BITS | class as Entry
+const CODE_BITS: u32 = 13;
+const CODE_ONES: u32 = 6;
+const INDEX_BITS: u32 = 10;
+const INDEX_SHIFT: u32 = CLASS_BITS + CODE_BITS;
+/// Arenas that an entry can name, nobody's (index 0) included.
+pub(crate) const ARENAS: usize = 1 << INDEX_BITS;
+
+/// The code of each arena.
+static CODES: [u16; ARENAS] = {
+    let mut codes = [0; ARENAS];
+    let (mut index, mut word) = (1, 0u16);
+    while index < ARENAS {
+        word += 1;
+        if word.count_ones() == CODE_ONES {
+            codes[index] = word;
+            index += 1;
+        }
+    }
+    assert!(word < 1 << CODE_BITS);
+    codes
+};
+
+/// The code of the arena with this index, where it stands in an entry.
+fn code_of(arena: u16) -> Entry {
+    Entry::from(CODES[usize::from(arena) % ARENAS]) << CLASS_BITS
 }
+
+/// Entry of a unit whose span has this class and this owner. Blocks of a class that fills lines may stay with whoever frees them.
+pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
+    let code = if size_class::fills_lines(class) { 0 } else { code_of(arena) };
+    Entry::from(arena) << INDEX_SHIFT | code | class as Entry
+}
+
+/// What a heap of this arena looks at in an entry: see [`Entry`].
+pub(crate) fn mask_of(arena: u16) -> usize {
+    NOBODYS_MASK & !(code_of(arena) as usize)
+}
+
+/// The mask of a heap without an arena.
+pub(crate) const NOBODYS_MASK: usize = (1 << INDEX_SHIFT) - 1;
 
 /// Class in an entry.
 #[inline]
 pub(crate) fn class_in(entry: Entry) -> Class {
-    usize::from(entry) & ((1 << CLASS_BITS) - 1)
+    entry as usize & ((1 << CLASS_BITS) - 1)
 }
 
 /// Index of the owning arena in an entry.
 #[inline]
 pub(crate) fn arena_in(entry: Entry) -> u16 {
-    entry >> CLASS_BITS
+    (entry >> INDEX_SHIFT) as u16
 }
 
 /// Bytes of an island: where the whole table cannot be reserved, it is mapped in pieces of this size, where needed.
@@ -292,3 +337,33 @@ impl Units {
 }
 
 const _: () = assert!(size_of::<AtomicPtr<ChunkInfo>>() == size_of::<usize>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size_class::{CLASS_SLOTS, CLASSES, fills_lines};
+
+    #[test]
+    fn a_mask_leaves_the_class_of_what_the_heap_may_keep_and_more_of_all_else() {
+        for arena in (1..ARENAS as u16).step_by(7) {
+            let class_of = |entry: Entry| entry as usize & mask_of(arena);
+            for class in 1..CLASS_SLOTS {
+                for owner in 1..ARENAS as u16 {
+                    let entry = entry_of(class, owner);
+                    assert_eq!((class_in(entry), arena_in(entry)), (class, owner));
+                    let may_keep = owner == arena || class <= CLASSES && fills_lines(class);
+                    assert_eq!(class_of(entry) == class, may_keep, "class {class} of {owner} by {arena}");
+                    assert_eq!(class_of(entry) < CLASS_SLOTS, may_keep);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_heap_without_an_arena_keeps_what_anybody_may() {
+        for class in 1..=CLASSES {
+            let left = entry_of(class, 9) as usize & NOBODYS_MASK;
+            assert_eq!(left == class, fills_lines(class));
+        }
+    }
+}

@@ -161,17 +161,33 @@ pub(crate) fn memory_limit() -> Option<usize> {
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
-pub(crate) unsafe fn collapse(start: usize, len: usize) -> bool {
+pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
     /// Since Linux 6.1.
     const MADV_COLLAPSE: libc::c_int = 25;
     let memory = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+    // SAFETY: the caller's contract; the call changes no content.
+    let advise = |advice| unsafe { libc::madvise(memory, len, advice) == 0 };
     keeping_errno(|| {
-        // The kernel wants a first page that is there.
+        let marked = mark && advise(libc::MADV_HUGEPAGE);
+        // Where the range is marked, this touch brings a huge page, if the kernel has one and has no page table for the range. It takes
+        // two thirds of the time of the call below, which wants a first page that is there.
         // SAFETY: the caller's contract; a byte is read and written back by nobody else, since nobody uses the memory.
         unsafe { memory.cast::<u8>().write_volatile(memory.cast::<u8>().read_volatile()) };
-        // SAFETY: the call changes no content.
-        unsafe { libc::madvise(memory, len, MADV_COLLAPSE) == 0 }
+        let collapsed = marked && resident(start + len - super::PAGE) || advise(MADV_COLLAPSE);
+        if marked {
+            // Holes that are purged later are not to be filled again.
+            advise(libc::MADV_NOHUGEPAGE);
+        }
+        collapsed
     })
+}
+
+/// Whether the page at `address` is in memory.
+fn resident(address: usize) -> bool {
+    let mut page = 0u8;
+    // SAFETY: the call writes a byte for one page.
+    let known = unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) } == 0;
+    known && page & 1 != 0
 }
 
 /// # Safety

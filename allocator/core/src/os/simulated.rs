@@ -263,7 +263,7 @@ pub(crate) fn huge_pages() -> bool {
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
-pub(crate) unsafe fn collapse(_: usize, _: usize) -> bool {
+pub(crate) unsafe fn collapse(_: usize, _: usize, _: bool) -> bool {
     !refused(Call::Collapse) && COLLAPSES.get()
 }
 

@@ -3,7 +3,8 @@
 use super::{Ground, PageHeap};
 use crate::options::Name;
 use crate::os;
-use crate::span::Use;
+use crate::span::{Span, Use};
+use crate::sync::Lock;
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
@@ -20,10 +21,34 @@ pub(super) enum HugePages {
     Refused,
 }
 
+impl Lock<PageHeap> {
+    /// A span for small blocks of the larger number of units, or, where only a shorter dirty run is free, of any multiple of the
+    /// smaller one. (More where a run cannot be split for lack of memory for records.)
+    pub(crate) fn allocate_small(&self, ground: Ground, [least, most]: [usize; 2]) -> Option<&'static Span> {
+        let mut heap = self.lock();
+        let units = match heap.dirty.find(most).or_else(|| heap.dirty.find(least)) {
+            Some(run) => (run.units.get() / least * least).min(most),
+            None => most,
+        };
+        if heap.wants_huge_page(ground, units)
+            && let Some(page) = heap.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large)
+        {
+            // To make it takes the system as long as a hundred spans take us: other threads need not wait.
+            drop(heap);
+            // SAFETY: the run is ours alone.
+            let made = unsafe { os::collapse(page.start.get(), CHUNK, true) };
+            heap = self.lock();
+            heap.put_huge_page(ground, page, made);
+        }
+        let span = heap.allocate(ground, units, UNIT, Use::Small);
+        span.or_else(|| heap.allocate(ground, least, UNIT, Use::Small))
+    }
+}
+
 impl PageHeap {
     /// Whether a run of `wanted` units for small blocks should come from a fresh huge page: many small blocks live, and no dirty
     /// run is long enough.
-    pub(super) fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
+    fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
         if self.small_units < HUGE_FROM || wanted > CHUNK / UNIT || self.dirty.find(wanted).is_some() {
             return false;
         }
@@ -34,12 +59,11 @@ impl PageHeap {
         self.huge_pages == HugePages::Given
     }
 
-    /// Makes a huge page resident, as a dirty run. It costs an eighth of what its page faults would, and its blocks need one
-    /// entry of the TLB. What is not used of it is purged like any dirty run.
-    pub(super) fn add_huge_page(&mut self, ground: Ground) {
-        let Some(page) = self.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large) else { return };
-        // SAFETY: the run is ours alone.
-        if unsafe { os::collapse(page.start.get(), CHUNK) } {
+    /// Puts a huge page among the dirty runs, or, if the system has not made one of it, among the clean ones. A huge page costs an eighth
+    /// of what its page faults would, and its blocks need one entry of the TLB. What is not used of it is purged like any dirty
+    /// run.
+    fn put_huge_page(&mut self, ground: Ground, page: &'static Span, made: bool) {
+        if made {
             page.dirty.set(true);
             page.since_ms.set(os::now_ms());
         } else {

@@ -4,6 +4,7 @@ use super::bins::{BINS, bin_of};
 use super::huge::HUGE_FROM;
 use super::*;
 use crate::options::Name;
+use crate::sync::Guard;
 
 struct World {
     options: Options,
@@ -12,7 +13,7 @@ struct World {
     tended: AtomicU32,
     units: Units,
     meta: Lock<Meta>,
-    heap: PageHeap,
+    heap: Lock<PageHeap>,
 }
 
 impl World {
@@ -24,8 +25,12 @@ impl World {
             tended: AtomicU32::new(1),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
-            heap: PageHeap::new(),
+            heap: Lock::new(PageHeap::new()),
         })
+    }
+
+    fn heap(&self) -> Guard<'_, PageHeap> {
+        self.heap.lock()
     }
 
     fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
@@ -37,7 +42,7 @@ impl World {
             units: &self.units,
             meta: &self.meta,
         };
-        self.heap.allocate(ground, units, align, Use::Large)
+        self.heap().allocate(ground, units, align, Use::Large)
     }
 
     fn allocate_small(&mut self, units: usize) -> &'static Span {
@@ -49,7 +54,7 @@ impl World {
             units: &self.units,
             meta: &self.meta,
         };
-        self.heap.allocate(ground, units, UNIT, Use::Small).expect("memory")
+        self.heap.allocate_small(ground, [units; 2]).expect("memory")
     }
 
     fn free(&mut self, span: &'static Span) {
@@ -61,7 +66,7 @@ impl World {
             units: &self.units,
             meta: &self.meta,
         };
-        self.heap.free(ground, span);
+        self.heap().free(ground, span);
     }
 }
 
@@ -89,10 +94,10 @@ fn runs_do_not_overlap_and_merge_again() {
     for run in runs {
         world.free(run);
     }
-    assert_eq!(world.heap.used_bytes(), 0);
-    let mapped = world.heap.mapped;
+    assert_eq!(world.heap().used_bytes(), 0);
+    let mapped = world.heap().mapped;
     let all = world.allocate(14 * 15 / 2, UNIT).expect("memory");
-    assert_eq!(world.heap.mapped, mapped, "the merged run is long enough");
+    assert_eq!(world.heap().mapped, mapped, "the merged run is long enough");
     world.free(all);
 }
 
@@ -104,7 +109,7 @@ fn alignments_are_kept_and_nothing_is_lost() {
         assert_eq!(run.start.get() % (1 << shift), 0);
         world.free(run);
     }
-    assert_eq!(world.heap.used_bytes(), 0);
+    assert_eq!(world.heap().used_bytes(), 0);
 }
 
 #[test]
@@ -121,12 +126,12 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
         units: &world.units,
         meta: &world.meta,
     };
-    assert!(!world.heap.extend(ground, first, 6));
-    world.heap.free(ground, second);
-    assert!(world.heap.extend(ground, first, 6));
+    assert!(!world.heap().extend(ground, first, 6));
+    world.heap().free(ground, second);
+    assert!(world.heap().extend(ground, first, 6));
     assert_eq!(first.units.get(), 6);
-    world.heap.shrink(ground, first, 2);
-    assert_eq!(world.heap.used_bytes(), 2 * UNIT);
+    world.heap().shrink(ground, first, 2);
+    assert_eq!(world.heap().used_bytes(), 2 * UNIT);
 }
 
 #[test]
@@ -135,10 +140,10 @@ fn what_was_free_for_long_goes_back_to_the_system() {
     let run = world.allocate(100, UNIT).expect("memory");
     let other = world.allocate(1, UNIT).expect("memory");
     world.free(run);
-    assert_eq!(world.heap.dirty_bytes(), 100 * UNIT, "a run that was just used stays");
+    assert_eq!(world.heap().dirty_bytes(), 100 * UNIT, "a run that was just used stays");
     std::thread::sleep(std::time::Duration::from_millis(DECAY_MS + 10 * TICK_MS));
     world.free(other);
-    assert_eq!(world.heap.dirty_bytes(), 0, "the neighbour that was freed last goes with it");
+    assert_eq!(world.heap().dirty_bytes(), 0, "the neighbour that was freed last goes with it");
 }
 
 #[test]
@@ -153,7 +158,7 @@ fn whatever_the_system_refuses_the_heap_stays_whole() {
         if let Some(early) = early {
             world.free(early);
         }
-        assert_eq!(world.heap.used_bytes(), 0);
+        assert_eq!(world.heap().used_bytes(), 0);
     }
 }
 
@@ -162,18 +167,19 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
     let mut world = World::new();
     let small = |world: &mut World| world.allocate_small(4);
     let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&mut world)).collect();
-    assert_eq!(world.heap.dirty_bytes(), 0, "a small heap does without");
+    assert_eq!(world.heap().dirty_bytes(), 0, "a small heap does without");
     let next = small(&mut world);
     assert!(next.dirty.get() && next.start.get().is_multiple_of(CHUNK));
-    assert_eq!(world.heap.dirty_bytes(), CHUNK - next.bytes(), "the rest of it waits as a dirty run");
+    assert_eq!(world.heap().dirty_bytes(), CHUNK - next.bytes(), "the rest of it waits as a dirty run");
     let large = world.allocate(4, UNIT).expect("memory");
     assert_eq!(large.start.get(), next.end(), "which whoever comes next takes first");
     let rest: Vec<_> = (0..CHUNK / UNIT / 4 - 2).map(|_| small(&mut world)).collect();
-    assert_eq!(world.heap.dirty_bytes(), 0);
+    assert_eq!(world.heap().dirty_bytes(), 0);
     for span in few.into_iter().chain(rest).chain([next, large]) {
         world.free(span);
     }
-    assert_eq!((world.heap.used_bytes(), world.heap.small_units), (0, 0));
+    let heap = world.heap();
+    assert_eq!((heap.used_bytes(), heap.small_units), (0, 0));
 }
 
 #[test]
@@ -185,11 +191,11 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
         let spans: Vec<_> = (0..HUGE_FROM / 4 + 100).map(|_| world.allocate_small(4)).collect();
         os::grant_huge_pages(true);
         assert!(spans.iter().all(|span| !span.dirty.get()));
-        assert_eq!(world.heap.dirty_bytes(), 0);
+        assert_eq!(world.heap().dirty_bytes(), 0);
         for span in spans {
             world.free(span);
         }
-        assert_eq!(world.heap.used_bytes(), 0);
+        assert_eq!(world.heap().used_bytes(), 0);
     }
 }
 
@@ -198,6 +204,7 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let mut world = World::new();
     let World { options, calls, tight, tended, units, meta, heap } = &mut *world;
     let ground = Ground { options, calls, tight, tended, units, meta };
+    let heap = &mut *heap.lock();
     let allocate =
         |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
     let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
@@ -231,7 +238,7 @@ fn while_nobody_tends_the_heap_little_stays_dirty() {
         world.tended = AtomicU32::new(tended);
         let spans: Vec<_> = (0..80).map(|_| world.allocate(mib, UNIT).expect("memory")).collect();
         spans.into_iter().for_each(|span| world.free(span));
-        let dirty = world.heap.dirty_bytes() >> 20;
+        let dirty = world.heap().dirty_bytes() >> 20;
         // Runs that merge are purged as one.
         assert!(if tended == 1 { dirty == 80 } else { dirty <= 48 }, "{dirty} MiB with {tended}");
     }

@@ -3,19 +3,13 @@
 
 use super::Span;
 use crate::os::{self, PAGE};
-use crate::size_class;
+use crate::size_class::{self, SPAN_UNITS_MAX};
 use crate::units::UNIT;
 
 /// Whole pages of a span, a bit each.
 type Pages = u64;
 
-const _: () = {
-    let mut class = 1;
-    while class <= size_class::CLASSES {
-        assert!(size_class::of(class).units as usize * UNIT / PAGE <= Pages::BITS as usize);
-        class += 1;
-    }
-};
+const _: () = assert!(SPAN_UNITS_MAX * UNIT / PAGE <= Pages::BITS as usize);
 
 /// What the looks at a span's holes have found so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
