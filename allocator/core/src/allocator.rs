@@ -5,8 +5,8 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Below};
 use crate::depot::Depot;
 use crate::heap::Heap;
-use crate::magazine::{Magazine, Stack};
-use crate::meta::{Meta, Spares};
+use crate::magazine::{Batches, Magazine, Stack};
+use crate::meta::Meta;
 use crate::options::{Name, Options};
 use crate::os;
 use crate::page_heap::{Ground, PageHeap};
@@ -20,6 +20,8 @@ use crate::units::{self, ARENAS, Entry, Units};
 const INBOX_BOUND: u32 = 32;
 /// A heap keeps an empty magazine for each of this many bytes that its private depot may hold.
 const BYTES_PER_SPARE: usize = 32 << 10;
+/// Empty magazines that are given away, or taken, at once.
+const SPARES_AT_ONCE: u32 = 8;
 /// Empty magazines that a heap still has after a trim.
 const SPARES_TRIMMED: u32 = 8;
 /// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
@@ -45,7 +47,7 @@ pub struct Allocator {
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
     pub(crate) depots: [Depot; CLASS_SLOTS],
     pub(crate) pages: Lock<PageHeap>,
-    pub(crate) spares: Lock<Spares<Magazine>>,
+    pub(crate) spares: Lock<Batches>,
     pub(crate) meta: Lock<Meta>,
     /// Bytes of blocks that one heap's private depot may hold.
     depot_bound: AtomicUsize,
@@ -65,7 +67,7 @@ impl Allocator {
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
             depots: [const { Depot::new() }; CLASS_SLOTS],
             pages: Lock::new(PageHeap::new()),
-            spares: Lock::new(Spares::new()),
+            spares: Lock::new(Batches::new()),
             meta: Lock::new(Meta::new()),
             depot_bound: AtomicUsize::new(DEPOT_MAX),
         }
@@ -299,12 +301,14 @@ impl Allocator {
 
     /// Gives all of an inbox's blocks back to the spans.
     pub(crate) fn flush_linked(&self, first: *mut Magazine) {
-        let arrived = Stack::from_linked(first);
+        let (arrived, emptied) = (Stack::from_linked(first), Stack::new());
         while let Some(magazine) = arrived.pop() {
             // SAFETY: records in an inbox are live, and were taken out by the caller.
             self.give_back_all(unsafe { magazine.as_ref() });
-            // SAFETY: nobody else knows the magazine.
-            unsafe { self.spares.lock().put(magazine) };
+            emptied.push(magazine);
+        }
+        if emptied.len() > 0 {
+            self.spares.lock().put(&emptied);
         }
     }
 
@@ -405,11 +409,15 @@ impl Allocator {
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.
     pub(crate) fn trim_spares(&self, heap: &Heap, kept: u32) {
-        while heap.spares.len() > kept
-            && let Some(magazine) = heap.spares.pop()
-        {
-            // SAFETY: an empty magazine that nobody else knows.
-            unsafe { self.spares.lock().put(magazine) };
+        while heap.spares.len() > kept {
+            let batch = Stack::new();
+            while heap.spares.len() > kept
+                && batch.len() < SPARES_AT_ONCE
+                && let Some(magazine) = heap.spares.pop()
+            {
+                batch.push(magazine);
+            }
+            self.spares.lock().put(&batch);
         }
     }
 
@@ -444,26 +452,31 @@ impl Allocator {
     /// An empty magazine for `class`.
     #[inline]
     fn take_spare(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
-        let record = heap.spares.pop().or_else(|| self.take_shared_spare())?;
+        let record = heap.spares.pop().or_else(|| self.take_shared_spares(heap))?;
         // SAFETY: the record is ours alone: zeroed memory, or a magazine that was given up.
         unsafe { record.as_ref() }.empty(class);
         Some(record)
     }
 
+    /// One of a batch of empty magazines of others, of which the rest is this heap's from now on.
     #[cold]
-    fn take_shared_spare(&self) -> Option<NonNull<Magazine>> {
-        let record = self.spares.lock().take();
-        record.or_else(|| self.meta.lock().record())
+    fn take_shared_spares(&self, heap: &Heap) -> Option<NonNull<Magazine>> {
+        let Some(batch) = self.spares.lock().take() else { return self.meta.lock().record() };
+        while batch.len() > 1
+            && let Some(magazine) = batch.pop()
+        {
+            heap.spares.push(magazine);
+        }
+        batch.pop()
     }
 
     /// Keeps an empty magazine.
     fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
+        heap.spares.push(magazine);
         // Relaxed: as in `share_depots`.
-        if (heap.spares.len() as usize) < self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE {
-            heap.spares.push(magazine);
-        } else {
-            // SAFETY: an empty magazine that nobody else knows.
-            unsafe { self.spares.lock().put(magazine) };
+        let bound = (self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32;
+        if heap.spares.len() > bound {
+            self.trim_spares(heap, bound.saturating_sub(SPARES_AT_ONCE));
         }
     }
 }

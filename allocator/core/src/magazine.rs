@@ -123,3 +123,72 @@ impl Stack {
         Some(magazine)
     }
 }
+
+/// Empty magazines that wait for a heap that needs some. They come and go in batches, so that a lock is taken once for many.
+pub(crate) struct Batches {
+    /// The newest batch: its first magazine counts it, and its lowest slot leads to the next batch.
+    first: *mut Magazine,
+}
+
+// SAFETY: the magazines belong to the batches, and those to whoever can reach them.
+unsafe impl Send for Batches {}
+
+impl Batches {
+    pub(crate) const fn new() -> Self {
+        Self { first: ptr::null_mut() }
+    }
+
+    /// Puts a batch of empty magazines in; one of none is ignored.
+    pub(crate) fn put(&mut self, batch: &Stack) {
+        // SAFETY: stacked magazines are live.
+        let Some(first) = (unsafe { batch.first.get().as_ref() }) else { return };
+        first.count.set(batch.len.get() as u16);
+        first.slots[0].set(self.first.cast());
+        self.first = batch.first.get();
+    }
+
+    /// Takes the newest batch out. Whoever uses one of its magazines must make it [empty](Magazine::empty).
+    pub(crate) fn take(&mut self) -> Option<Stack> {
+        // SAFETY: the magazines of a batch are live.
+        let first = unsafe { self.first.as_ref() }?;
+        let batch = Stack { first: Cell::new(self.first), len: Cell::new(first.count.get().into()) };
+        self.first = first.slots[0].get().cast();
+        Some(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn magazines(count: usize) -> Vec<NonNull<Magazine>> {
+        let new = || Magazine {
+            next: Cell::new(ptr::null_mut()),
+            count: Cell::new(0),
+            class: Cell::new(0),
+            guard: Cell::new(ptr::null_mut()),
+            slots: [const { Cell::new(ptr::null_mut()) }; MAGAZINE_SLOTS],
+        };
+        (0..count).map(|_| NonNull::from(Box::leak(Box::new(new())))).collect()
+    }
+
+    #[test]
+    fn batches_come_out_as_they_went_in_the_newest_first() {
+        let all = magazines(6);
+        let mut batches = Batches::new();
+        batches.put(&Stack::new());
+        assert!(batches.take().is_none(), "a batch of none is none");
+        for part in [&all[..1], &all[1..4], &all[4..]] {
+            let batch = Stack::new();
+            part.iter().for_each(|&magazine| batch.push(magazine));
+            batches.put(&batch);
+        }
+        for part in [&all[4..], &all[1..4], &all[..1]] {
+            let batch = batches.take().expect("a batch");
+            assert_eq!(batch.len() as usize, part.len());
+            let taken: Vec<_> = core::iter::from_fn(|| batch.pop()).collect();
+            assert!(taken.iter().eq(part.iter().rev()));
+        }
+        assert!(batches.take().is_none());
+    }
+}
