@@ -84,14 +84,14 @@ pub(crate) struct Bin {
     pub(crate) allowed: Cell<u16>,
     /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with
     /// time.
-    pub(crate) wanted: Cell<u16>,
+    wanted: Cell<u8>,
     /// Blocks that came from the arena's starter.
     pub(crate) started: Cell<u8>,
 }
 
 impl Bin {
     /// Blocks to ask the arena for; next time it will be more.
-    pub(crate) fn want_more(&self, class: Class) -> u16 {
+    pub(crate) fn want_more(&self, class: Class) -> u8 {
         let most = size_class::of(class).magazine[1];
         let wanted = self.wanted.get().min(most);
         self.wanted.set((wanted * 2).min(most));
@@ -112,7 +112,7 @@ impl Bin {
 }
 
 /// Blocks of the first refill of a class.
-const FIRST_WANTED: u16 = 8;
+const FIRST_WANTED: u8 = 8;
 
 /// A slot that is always null: the top of a magazine that is not there.
 struct NoSlot(Slot);
@@ -269,7 +269,7 @@ impl Heap {
         // SAFETY: a heap's magazines are live.
         let Some(outgoing) = (unsafe { bin.outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
-        if count == size_class::of(class).magazine[0] {
+        if count == size_class::of(class).magazine[0].into() {
             return false;
         }
         outgoing.slot(count.into()).set(block);

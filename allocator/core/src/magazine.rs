@@ -18,6 +18,8 @@ pub(crate) struct Magazine {
     next: Cell<*mut Magazine>,
     pub(crate) count: Cell<u16>,
     class: Cell<u8>,
+    /// In a [`Stack`]: how many there are from this one down.
+    depth: Cell<u32>,
     /// Always null: what lies below the lowest slot stops malloc.
     guard: Slot,
     slots: [Slot; MAGAZINE_SLOTS],
@@ -72,10 +74,9 @@ impl Linked for Magazine {
     }
 }
 
-/// A stack of magazines.
+/// A stack of magazines. One pointer: the top magazine knows how many there are.
 pub(crate) struct Stack {
     first: Cell<*mut Magazine>,
-    len: Cell<u32>,
 }
 
 // SAFETY: the magazines belong to the stack, and the stack to whoever can reach it.
@@ -83,24 +84,29 @@ unsafe impl Send for Stack {}
 
 impl Stack {
     pub(crate) const fn new() -> Self {
-        Self { first: Cell::new(ptr::null_mut()), len: Cell::new(0) }
+        Self { first: Cell::new(ptr::null_mut()) }
     }
 
     /// A stack of the magazines linked from `first` (null: none); its [`Stack::len`] means nothing.
     pub(crate) fn from_linked(first: *mut Magazine) -> Self {
-        Self { first: Cell::new(first), len: Cell::new(0) }
+        Self { first: Cell::new(first) }
     }
 
-    /// How many magazines were pushed and not popped.
+    fn top(&self) -> Option<&Magazine> {
+        // SAFETY: stacked magazines are live; their memory is never unmapped.
+        unsafe { self.first.get().as_ref() }
+    }
+
+    /// How many magazines there are.
     pub(crate) fn len(&self) -> u32 {
-        self.len.get()
+        self.top().map_or(0, |top| top.depth.get())
     }
 
     /// Blocks in all its magazines.
     pub(crate) fn blocks(&self) -> usize {
         // SAFETY: stacked magazines are live.
         let live = |magazine: *mut Magazine| unsafe { magazine.as_ref() };
-        core::iter::successors(live(self.first.get()), |magazine| live(magazine.next.get()))
+        core::iter::successors(self.top(), |magazine| live(magazine.next.get()))
             .map(|magazine| usize::from(magazine.count.get()))
             .sum()
     }
@@ -108,25 +114,23 @@ impl Stack {
     /// Puts a magazine that is in no stack on top.
     pub(crate) fn push(&self, magazine: NonNull<Magazine>) {
         // SAFETY: the caller gives a live magazine away.
-        unsafe { magazine.as_ref() }.set_next(self.first.get());
+        let new = unsafe { magazine.as_ref() };
+        new.depth.set(self.len() + 1);
+        new.set_next(self.first.get());
         self.first.set(magazine.as_ptr());
-        self.len.set(self.len.get() + 1);
     }
 
     /// Takes the top magazine.
     pub(crate) fn pop(&self) -> Option<NonNull<Magazine>> {
         let magazine = NonNull::new(self.first.get())?;
-        // SAFETY: stacked magazines are live; their memory is never unmapped.
-        let top = unsafe { magazine.as_ref() };
-        self.first.set(top.next.replace(ptr::null_mut()));
-        self.len.set(self.len.get().wrapping_sub(1));
+        self.first.set(self.top()?.next.replace(ptr::null_mut()));
         Some(magazine)
     }
 }
 
 /// Empty magazines that wait for a heap that needs some. They come and go in batches, so that a lock is taken once for many.
 pub(crate) struct Batches {
-    /// The newest batch: its first magazine counts it, and its lowest slot leads to the next batch.
+    /// The newest batch, of which the first magazine's lowest slot leads to the next batch.
     first: *mut Magazine,
 }
 
@@ -140,19 +144,15 @@ impl Batches {
 
     /// Puts a batch of empty magazines in; one of none is ignored.
     pub(crate) fn put(&mut self, batch: &Stack) {
-        // SAFETY: stacked magazines are live.
-        let Some(first) = (unsafe { batch.first.get().as_ref() }) else { return };
-        first.count.set(batch.len.get() as u16);
+        let Some(first) = batch.top() else { return };
         first.slots[0].set(self.first.cast());
         self.first = batch.first.get();
     }
 
     /// Takes the newest batch out. Whoever uses one of its magazines must make it [empty](Magazine::empty).
     pub(crate) fn take(&mut self) -> Option<Stack> {
-        // SAFETY: the magazines of a batch are live.
-        let first = unsafe { self.first.as_ref() }?;
-        let batch = Stack { first: Cell::new(self.first), len: Cell::new(first.count.get().into()) };
-        self.first = first.slots[0].get().cast();
+        let batch = Stack { first: Cell::new(self.first) };
+        self.first = batch.top()?.slots[0].get().cast();
         Some(batch)
     }
 }
@@ -166,6 +166,7 @@ mod tests {
             next: Cell::new(ptr::null_mut()),
             count: Cell::new(0),
             class: Cell::new(0),
+            depth: Cell::new(0),
             guard: Cell::new(ptr::null_mut()),
             slots: [const { Cell::new(ptr::null_mut()) }; MAGAZINE_SLOTS],
         };

@@ -1,7 +1,7 @@
 //! Size classes: which block sizes exist, and which one serves a request.
 //!
-//! Steps of 16 bytes up to 256, eight steps a doubling up to 1 KiB, four a doubling up to 32 KiB: a block is at
-//! most 12.5 % (below 1 KiB, from 128 bytes on) or 25 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
+//! Steps of 16 bytes up to 256, eight steps a doubling up to 4 KiB, four a doubling up to 32 KiB: a block is at
+//! most 12.5 % (below 4 KiB, from 128 bytes on) or 25 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
 
 use crate::units::UNIT;
 
@@ -41,7 +41,7 @@ pub(crate) struct ClassInfo {
     /// How many times as long the largest span is.
     growth: u16,
     /// Blocks that a magazine of this class may hold while the class is little used, and when it is used much.
-    pub(crate) magazine: [u16; 2],
+    pub(crate) magazine: [u8; 2],
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
@@ -72,7 +72,7 @@ const fn span_growth(size: usize, units: usize) -> usize {
 }
 
 /// Blocks of `size` bytes in a magazine of up to `bytes`.
-const fn magazine(size: usize, bytes: usize) -> u16 {
+const fn magazine(size: usize, bytes: usize) -> u8 {
     let fitting = bytes / size;
     let blocks = if fitting < 2 {
         2
@@ -81,7 +81,7 @@ const fn magazine(size: usize, bytes: usize) -> u16 {
     } else {
         fitting
     };
-    blocks as u16
+    blocks as u8
 }
 
 const fn info(size: usize) -> ClassInfo {
@@ -101,7 +101,7 @@ const fn step(size: usize) -> usize {
     if size < 256 {
         return QUANTUM;
     }
-    let steps_a_doubling = if size < 1024 { 8 } else { 4 };
+    let steps_a_doubling = if size < 4096 { 8 } else { 4 };
     (1 << size.ilog2()) / steps_a_doubling
 }
 
@@ -127,7 +127,7 @@ static INFO: [ClassInfo; CLASS_SLOTS] = BUILT.0;
 /// Largest request that the table of near requests serves, in bytes.
 const NEAR_MAX: usize = 1 << 10;
 /// Granularity of the table of far requests, in bytes: what every class above [`NEAR_MAX`] is a multiple of.
-const FAR_QUANTUM: usize = 256;
+const FAR_QUANTUM: usize = 128;
 
 /// Class of a request of `size` bytes, up to [`NEAR_MAX`], at index `(size - 1) / 16`. Every heap has a copy, which
 /// malloc reaches through the heap's address: one instruction and one cache line less than a table of its own.
@@ -152,7 +152,7 @@ const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
 pub(crate) const NEAR: Near = requests(QUANTUM);
 static NEAR_TABLE: Near = NEAR;
 
-/// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 256`.
+/// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 128`.
 static FAR: [u8; SMALL_MAX / FAR_QUANTUM] = requests(FAR_QUANTUM);
 
 /// One bit for each class whose blocks fill lines.
@@ -264,7 +264,7 @@ mod tests {
             let slack = f64::from(size - smaller) / f64::from(smaller);
             let bound = match smaller {
                 ..128 => 1.0,
-                128..1024 => 0.125,
+                128..4096 => 0.125,
                 _ => 0.25,
             };
             assert!(slack <= bound, "{size}");
