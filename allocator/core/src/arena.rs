@@ -11,7 +11,7 @@ use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::statistics::ClassStatistics;
 use crate::sync::{Lock, Ordering, RawLock};
-use crate::units;
+use crate::units::{self, UNIT};
 
 /// An arena. Its spans' blocks are handed out to, and taken back from, magazines of many blocks at a time.
 pub(crate) struct Arena {
@@ -28,6 +28,10 @@ pub(crate) struct Arena {
 const CALL_FROM: usize = 1 << 20;
 /// Calls into the system for holes while the arena's lock is held, give or take a span's.
 const HOLES_AT_ONCE: usize = 16;
+/// The same before the arena grows.
+const HOLES_BEFORE_GROWING: usize = 128;
+/// Units by which it grows between two looks: 2 MiB.
+const LOOK_EVERY: usize = (2 << 20) / UNIT;
 /// Spans that are looked at meanwhile.
 const LOOKS_AT_ONCE: usize = 256;
 
@@ -36,6 +40,10 @@ struct Spans {
     with_room: [SpanList; CLASS_SLOTS],
     /// For each class what there is of it.
     owned: [Owned; CLASS_SLOTS],
+    /// Bytes of blocks in spans that are not handed out.
+    room: usize,
+    /// Units that were acquired since the last look for holes before that.
+    grown: usize,
     /// Bytes of blocks that came back since the last call for somebody who looks after them.
     returned: usize,
     /// Where a look for holes goes on: a listed span, or null for the first of `looked_class`.
@@ -70,6 +78,8 @@ impl Arena {
         let spans = Spans {
             with_room,
             owned: [const { Owned { spans: 0, units: 0, blocks: 0 } }; CLASS_SLOTS],
+            room: 0,
+            grown: 0,
             returned: 0,
             look_at: ptr::null(),
             looked_class: 1,
@@ -170,6 +180,7 @@ impl Arena {
         let mut spans = self.spans.lock();
         if let Some(span) = self.own_span(below, block) {
             span.take_back(&[Cell::new(block)]);
+            spans.count_returned(below, size_class::of(span.class()).size as usize);
             spans.settle(below, span);
         }
     }
@@ -215,21 +226,7 @@ impl Arena {
     /// Gives back pages of spans that hold no live block (see [`Span::purge_holes`]), a bounded amount; to be called until
     /// it is done, with the arena's lock given up in between.
     pub(crate) fn purge_holes(&self) -> Holes {
-        let mut spans = self.spans.lock();
-        let (mut looks, mut calls, mut busy) = (0, 0, false);
-        while let Some(span) = spans.next_look() {
-            match span.purge_holes() {
-                Look::Nothing => {}
-                Look::Busy => busy = true,
-                Look::Purged(more) => calls += more,
-            }
-            looks += 1;
-            if calls >= HOLES_AT_ONCE || looks >= LOOKS_AT_ONCE {
-                return Holes::More { busy };
-            }
-        }
-        spans.returned = 0;
-        Holes::Done { busy }
+        self.spans.lock().purge_holes(HOLES_AT_ONCE)
     }
 
     /// Gives empty spans back to the page heap.
@@ -260,6 +257,38 @@ pub(crate) enum Holes {
 }
 
 impl Spans {
+    /// See [`Arena::purge_holes`]: about `most` calls into the system.
+    fn purge_holes(&mut self, most: usize) -> Holes {
+        let (mut looks, mut calls, mut busy) = (0, 0, false);
+        while let Some(span) = self.next_look() {
+            match span.purge_holes() {
+                Look::Nothing => {}
+                Look::Busy => busy = true,
+                Look::Purged(more) => calls += more,
+            }
+            looks += 1;
+            if calls >= most || looks >= LOOKS_AT_ONCE {
+                return Holes::More { busy };
+            }
+        }
+        self.returned = 0;
+        Holes::Done { busy }
+    }
+
+    /// Before the arena grows: gives holes back if more than half of what it has is room, so that a program whose sizes change does not
+    /// grow by what it used before.
+    fn purge_before_growing(&mut self, units: usize) {
+        self.grown += units;
+        if self.grown < LOOK_EVERY {
+            return;
+        }
+        self.grown = 0;
+        let bytes: usize = self.owned.iter().map(|owned| owned.units * UNIT).sum();
+        if self.room > bytes / 2 {
+            self.purge_holes(HOLES_BEFORE_GROWING);
+        }
+    }
+
     /// The span that is to be looked at next; None at the end of the last class, after which the first comes again.
     fn next_look(&mut self) -> Option<&'static Span> {
         // SAFETY: a listed span, see `unlist`.
@@ -280,6 +309,7 @@ impl Spans {
     fn count_returned(&mut self, below: Below, bytes: usize) {
         let before = self.returned;
         self.returned += bytes;
+        self.room += bytes;
         if before < CALL_FROM && self.returned >= CALL_FROM {
             // Relaxed: a hint; the next one sees it.
             below.ground.calls.store(1, Ordering::Relaxed);
@@ -288,10 +318,13 @@ impl Spans {
 
     /// A fresh span of `class` in the list.
     fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
-        let (info, owned) = (size_class::of(class), &mut self.owned[class]);
-        let units = [info.units.into(), info.next_units(owned.units)];
+        let info = size_class::of(class);
+        let units = [info.units.into(), info.next_units(self.owned[class].units)];
+        self.purge_before_growing(units[1]);
+        let owned = &mut self.owned[class];
         let span = below.pages.allocate_small(below.ground, units)?;
         span.cut(class);
+        self.room += span.blocks() * info.size as usize;
         owned.spans += 1;
         owned.units += span.units.get();
         owned.blocks += span.blocks();
@@ -324,6 +357,7 @@ impl Spans {
     /// Hands out a block for each of `slots`; the listed spans have that many.
     fn take(&mut self, class: Class, slots: &[Slot]) {
         let mut left = slots.len();
+        self.room -= left * size_class::of(class).size as usize;
         while let Some(span) = self.with_room[class].first()
             && left > 0
         {
@@ -350,6 +384,7 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
+        self.room -= span.blocks() * size_class::of(class).size as usize;
         let owned = &mut self.owned[class];
         owned.spans -= 1;
         owned.units -= span.units.get();

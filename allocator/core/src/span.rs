@@ -11,7 +11,6 @@ use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
 use crate::units::UNIT;
 
 pub(crate) use self::holes::Look;
-use self::holes::Looked;
 
 /// What a span is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +93,10 @@ pub(crate) struct Span {
     fresh: Cell<u16>,
     /// Small: how many bits are set in `free`.
     freed: Cell<u16>,
-    /// Small: what is known of the holes.
-    looked: Cell<Looked>,
+    /// Small: whether a block was handed out since the last look for holes.
+    taken: Cell<bool>,
+    /// Small: whether there may be holes that no look has found.
+    riddled: Cell<bool>,
     /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
@@ -122,7 +123,8 @@ impl Span {
             listed: Cell::new(false),
             fresh: Cell::new(0),
             freed: Cell::new(0),
-            looked: Cell::new(Looked::Touched),
+            taken: Cell::new(false),
+            riddled: Cell::new(false),
             purged: Cell::new(0),
             free: [const { Cell::new(0) }; WORDS],
         }
@@ -205,7 +207,8 @@ impl Span {
             // Of any page; which ones would cost more to tell than to give back again.
             self.purged.set(0);
         }
-        self.looked.set(Looked::Touched);
+        self.taken.set(true);
+        self.riddled.set(true);
         let first = usize::from(self.fresh.get());
         let count = wanted.min(self.blocks() - first);
         run(first, count);
@@ -242,7 +245,7 @@ impl Span {
             taken += count;
         }
         self.freed.set(self.freed.get() + taken as u16);
-        self.looked.set(Looked::Touched);
+        self.riddled.set(true);
         taken
     }
 

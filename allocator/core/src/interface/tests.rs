@@ -413,6 +413,33 @@ fn pages_between_live_blocks_go_back_when_nothing_happens_there() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes, byte by byte, take hours")]
+fn a_heap_whose_sizes_change_gives_pages_back_before_it_grows() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let fill = |size: usize, count: usize| -> Vec<_> {
+        (0..count).map(|_| Filled::new(allocator.allocate(heap, size), size, 7)).collect()
+    };
+    let (mut kept, mut freed) = (Vec::new(), Vec::new());
+    for (index, block) in fill(512, 48_000).into_iter().enumerate() {
+        if index % 30 == 0 {
+            kept.push(block);
+        } else {
+            freed.push(block.pointer());
+            block.free(allocator, heap);
+        }
+    }
+    // SAFETY: memory of the simulated system, which stays mapped.
+    let zeroed = || freed.iter().filter(|block| unsafe { block.add(256).read() } == 0).count();
+    assert_eq!(zeroed(), 0);
+    let others = fill(1024, 12_000);
+    assert!(zeroed() > 2000, "{} of {}", zeroed(), freed.len());
+    kept.into_iter().chain(others).for_each(|block| block.free(allocator, heap));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
 fn statistics_follow_what_is_allocated() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");

@@ -11,40 +11,28 @@ type Pages = u64;
 
 const _: () = assert!(SPAN_UNITS_MAX * UNIT / PAGE <= Pages::BITS as usize);
 
-/// What the looks at a span's holes have found so far.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Looked {
-    /// Blocks came or went since the last look.
-    Touched,
-    /// None since the last look, which came too early to tell.
-    Quiet,
-    /// None since the holes went back.
-    Purged,
-}
-
 /// What a look at a span's holes found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Nothing to give back, or nothing that was not given back before.
     Nothing,
-    /// Blocks came or went since the last look: they may soon again.
+    /// Blocks were handed out since the last look: more may be soon.
     Busy,
     /// Pages went back to the system, in so many calls.
     Purged(usize),
 }
 
 impl Span {
-    /// Gives back the pages in which no block is handed out, if no block came or went since the last look.
+    /// Gives back the pages in which no block is handed out, if none was handed out since the last look: a span whose blocks only come
+    /// back needs them no more.
     pub(crate) fn purge_holes(&self) -> Look {
-        match self.looked.get() {
-            _ if self.freed.get() == 0 => return Look::Nothing,
-            Looked::Purged => return Look::Nothing,
-            Looked::Touched => {
-                self.looked.set(Looked::Quiet);
-                return Look::Busy;
-            }
-            Looked::Quiet => self.looked.set(Looked::Purged),
+        if self.freed.get() == 0 || !self.riddled.get() {
+            return Look::Nothing;
         }
+        if self.taken.replace(false) {
+            return Look::Busy;
+        }
+        self.riddled.set(false);
         let holes = self.holes() & !self.purged.get();
         let (mut left, mut calls) = (holes, 0);
         while left != 0 {
@@ -132,7 +120,7 @@ mod tests {
     #[test]
     fn pages_without_a_live_block_go_back_once_and_the_live_keep_their_content() {
         let (span, blocks) = riddled(512, &[3, 20]);
-        assert_eq!(span.purge_holes(), Look::Busy, "blocks came back just now");
+        assert_eq!(span.purge_holes(), Look::Busy, "blocks were handed out just now");
         // Blocks 0 … 7 lie in the first page, 16 … 23 in the third.
         assert_eq!(span.purge_holes(), Look::Purged(2));
         assert_eq!(span.purge_holes(), Look::Nothing);
