@@ -8,6 +8,7 @@
 mod bins;
 mod huge;
 mod limit;
+mod purge;
 mod queue;
 mod whole;
 
@@ -16,6 +17,7 @@ use core::ptr::NonNull;
 use self::bins::Bins;
 use self::huge::HugePages;
 use self::limit::GroupLimit;
+use self::purge::SLICE;
 use self::queue::{Place, Queue};
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
@@ -29,14 +31,10 @@ use crate::units::{CHUNK, UNIT, Units};
 const GROW_MIN: usize = if cfg!(miri) { CHUNK } else { 32 << 20 } / UNIT;
 /// Units by which the heap grows at most, unless more is asked for: 1 GiB of addresses.
 const GROW_MAX: usize = (1 << 30) / UNIT;
-/// How long a run stays dirty before it is purged, in milliseconds.
-const DECAY_MS: u64 = 1000;
 /// How often the page heap looks for runs to purge, in milliseconds.
 const TICK_MS: u64 = 5;
 /// Units that one tick purges, give or take a slice: 2 MiB.
 const TICK_UNITS: usize = (2 << 20) / UNIT;
-/// Units that one call into the system purges at most: 16 MiB.
-const SLICE: usize = (16 << 20) / UNIT;
 /// Runs whose pages came from elsewhere, at most: each may cost three of the mappings that a process may have (65 530).
 const REMAPPED_MAX: usize = 4096;
 /// Dirty units from which on somebody is called to look after them: 1 MiB.
@@ -252,62 +250,21 @@ impl PageHeap {
         true
     }
 
-    /// Gives dirty runs back to the system, now and then: those that were dirty for long, and whatever is too much.
+    /// Gives dirty runs back to the system, now and then: those that were dirty for long, unless somebody else looks after them, and
+    /// whatever is too much.
     fn tick(&mut self, ground: Ground, now_ms: u64) {
         self.purge_excess(ground);
-        if now_ms.wrapping_sub(self.ticked_ms) >= TICK_MS {
+        // Relaxed: a hint.
+        if ground.tended.load(Ordering::Relaxed) == 0 && now_ms.wrapping_sub(self.ticked_ms) >= TICK_MS {
             self.ticked_ms = now_ms;
-            self.purge_old(ground, now_ms);
-        }
-    }
-
-    /// Purges runs that were dirty for [`DECAY_MS`], a bounded amount. `true`: there is more; to be called again, with the
-    /// lock given up in between.
-    pub(crate) fn purge_old(&mut self, ground: Ground, now_ms: u64) -> bool {
-        let mut purged = 0;
-        if self.keeps_dirty(ground) {
-            return false;
-        }
-        loop {
-            match self.queue.oldest() {
-                Some(span) if now_ms.saturating_sub(span.since_ms.get()) >= DECAY_MS => {}
-                _ => return false,
+            let mut purged = 0;
+            while purged < TICK_UNITS
+                && let Some(run) = self.begin_purge_old(ground, now_ms, SLICE)
+            {
+                purged += run.span.units.get();
+                self.purge(ground, run);
             }
-            if purged >= TICK_UNITS {
-                return true;
-            }
-            // A run that the system refused is as new: the next one may be of whole pages.
-            purged += self.purge_oldest(ground, SLICE).1;
         }
-    }
-
-    /// Purges the run that has been dirty longest, or the first `most` units of it. Whether the system did so, and how many units.
-    fn purge_oldest(&mut self, ground: Ground, most: usize) -> (bool, usize) {
-        let Some(span) = self.queue.oldest() else { return (false, 0) };
-        let place = self.unlink(span);
-        if span.units.get() > most
-            && let Some(rest) = self.split(ground, span, most)
-        {
-            // Not free for the moment, lest the rest be merged with it again.
-            span.usage.set(Use::Large);
-            ground.units.set_ends(span.start.get(), most, ptr(span));
-            self.link_at(ground, rest, place);
-        }
-        let units = span.units.get();
-        let (span, cut_off) = self.whole_pages(ground, span);
-        // SAFETY: the run is free, and in no list any more.
-        let purged = unsafe { os::purge(span.start.get(), span.bytes()) };
-        if purged {
-            span.dirty.set(false);
-        } else {
-            span.since_ms.set(os::now_ms());
-        }
-        self.link(ground, span);
-        for rest in cut_off.into_iter().flatten() {
-            rest.since_ms.set(os::now_ms());
-            self.link(ground, rest);
-        }
-        (purged, units)
     }
 
     /// Gives all that is free back to the system; whether there was anything.

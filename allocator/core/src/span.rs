@@ -21,6 +21,8 @@ pub(crate) enum Use {
     Large,
     /// Blocks of one size class.
     Small,
+    /// Free, but in no list for the moment.
+    Aside,
 }
 
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;

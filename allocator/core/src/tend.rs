@@ -28,7 +28,7 @@ impl Allocator {
             self.retire_warm();
             self.empty_depots();
         }
-        while self.pages.lock().purge_old(self.ground(), os::now_ms()) {}
+        self.pages.purge_old(self.ground(), os::now_ms());
         // Between two searches it is not known.
         let busy = !look.is_multiple_of(LOOKS_PER_SEARCH) || self.purge_holes();
         if active || busy || self.pages.lock().has_dirty(self.ground()) {

@@ -2,6 +2,7 @@
 
 use super::bins::{BINS, bin_of};
 use super::huge::HUGE_FROM;
+use super::purge::DECAY_MS;
 use super::*;
 use crate::options::Name;
 use crate::sync::Guard;
@@ -137,6 +138,7 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
 #[test]
 fn what_was_free_for_long_goes_back_to_the_system() {
     let mut world = World::new();
+    world.tended = AtomicU32::new(0);
     let run = world.allocate(100, UNIT).expect("memory");
     let other = world.allocate(1, UNIT).expect("memory");
     world.free(run);
@@ -144,6 +146,27 @@ fn what_was_free_for_long_goes_back_to_the_system() {
     std::thread::sleep(std::time::Duration::from_millis(DECAY_MS + 10 * TICK_MS));
     world.free(other);
     assert_eq!(world.heap().dirty_bytes(), 0, "the neighbour that was freed last goes with it");
+}
+
+#[test]
+fn who_tends_the_heap_purges_what_is_old_and_no_more() {
+    let mut world = World::new();
+    let runs = [3 * CHUNK / UNIT, 1, 5].map(|units| world.allocate(units, UNIT).expect("memory"));
+    world.free(runs[0]);
+    world.free(runs[2]);
+    let (now, all) = (os::now_ms(), world.heap().dirty_bytes());
+    let World { options, calls, tight, tended, units, meta, heap } = &*world;
+    let ground = Ground { options, calls, tight, tended, units, meta };
+    heap.purge_old(ground, now + DECAY_MS / 2);
+    assert_eq!(heap.lock().dirty_bytes(), all);
+    os::inject(os::Faults::From(0));
+    heap.purge_old(ground, now + 2 * DECAY_MS);
+    os::inject(os::Faults::None);
+    assert_eq!(heap.lock().dirty_bytes(), all, "what the system refuses stays");
+    heap.purge_old(ground, now + 4 * DECAY_MS);
+    assert_eq!(heap.lock().dirty_bytes(), 0);
+    world.free(runs[1]);
+    assert_eq!(world.heap().used_bytes(), 0);
 }
 
 #[test]

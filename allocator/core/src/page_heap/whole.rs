@@ -2,11 +2,11 @@
 
 use super::{Ground, PageHeap, ptr};
 use crate::os;
-use crate::span::{Span, Use};
+use crate::span::Span;
 use crate::units::UNIT;
 
 impl PageHeap {
-    /// The part of a dirty run in no list that consists of whole pages, and what was cut off before and behind it. Where there is
+    /// The part of a dirty run that was put aside that consists of whole pages, and what was cut off before and behind it. Where there is
     /// none, or no memory for a record, the run as it is.
     pub(super) fn whole_pages(
         &mut self,
@@ -19,8 +19,6 @@ impl PageHeap {
         if page <= UNIT || start >= end {
             return (run, [None, None]);
         }
-        // Not free for the moment, lest they be merged again.
-        run.usage.set(Use::Large);
         let (whole, before) = match (start - run.start.get()) / UNIT {
             0 => (run, None),
             units => match self.split(ground, run, units) {

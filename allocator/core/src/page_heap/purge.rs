@@ -1,0 +1,90 @@
+//! Giving dirty runs back to the system, the oldest first.
+
+use super::{Ground, PageHeap, ptr};
+use crate::os;
+use crate::span::{Span, Use};
+use crate::sync::Lock;
+
+/// How long a run stays dirty before it is purged, in milliseconds.
+pub(super) const DECAY_MS: u64 = 1000;
+/// Units that one call into the system purges at most: 16 MiB.
+pub(super) const SLICE: usize = (16 << 20) / crate::units::UNIT;
+/// The same where the page heap is unlocked meanwhile: 2 MiB. A child that is forked in between has lost that much.
+const UNLOCKED_SLICE: usize = (2 << 20) / crate::units::UNIT;
+
+/// A run that is about to be purged, in no list, and what was cut off before and behind it because it is no whole page of the
+/// system's. Neighbours take it for one in use.
+pub(super) struct Purge {
+    pub(super) span: &'static Span,
+    cut_off: [Option<&'static Span>; 2],
+}
+
+impl Purge {
+    /// Asks the system. `false`: it refused.
+    fn ask(&self) -> bool {
+        // SAFETY: the run is free, and in no list any more.
+        unsafe { os::purge(self.span.start.get(), self.span.bytes()) }
+    }
+}
+
+impl Lock<PageHeap> {
+    /// Purges all runs that were dirty for [`DECAY_MS`]. Others may use the page heap while the system works.
+    pub(crate) fn purge_old(&self, ground: Ground, now_ms: u64) {
+        // Each once, also where the system refuses some, which may go back to where they were.
+        let mut left = self.lock().queue.units();
+        while left > 0 {
+            let Some(run) = self.lock().begin_purge_old(ground, now_ms, UNLOCKED_SLICE) else { return };
+            left -= run.span.units.get().min(left);
+            let purged = run.ask();
+            self.lock().end_purge(ground, run, purged);
+        }
+    }
+}
+
+impl PageHeap {
+    /// Takes out the run that has been dirty longest, or the first `most` units of it, if that is [`DECAY_MS`] or more.
+    pub(super) fn begin_purge_old(&mut self, ground: Ground, now_ms: u64, most: usize) -> Option<Purge> {
+        let oldest = self.queue.oldest()?;
+        let old = now_ms.saturating_sub(oldest.since_ms.get()) >= DECAY_MS;
+        if old && !self.keeps_dirty(ground) { self.begin_purge(ground, most) } else { None }
+    }
+
+    /// Takes out the run that has been dirty longest, or the first `most` units of it.
+    fn begin_purge(&mut self, ground: Ground, most: usize) -> Option<Purge> {
+        let span = self.queue.oldest()?;
+        let place = self.unlink(span);
+        let rest = if span.units.get() > most { self.split(ground, span, most) } else { None };
+        // Not free for the moment, lest it be merged with anything.
+        span.usage.set(Use::Aside);
+        ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
+        if let Some(rest) = rest {
+            self.link_at(ground, rest, place);
+        }
+        let (span, cut_off) = self.whole_pages(ground, span);
+        Some(Purge { span, cut_off })
+    }
+
+    /// Puts a run back that the system has `purged`, or refused to.
+    fn end_purge(&mut self, ground: Ground, run: Purge, purged: bool) {
+        // What is still dirty is as new: the next run may be of whole pages.
+        run.span.dirty.set(!purged);
+        for part in [Some(run.span), run.cut_off[0], run.cut_off[1]].into_iter().flatten() {
+            part.since_ms.set(os::now_ms());
+            self.link(ground, part);
+        }
+    }
+
+    /// Purges a run that was taken out. Whether the system did so.
+    pub(super) fn purge(&mut self, ground: Ground, run: Purge) -> bool {
+        let purged = run.ask();
+        self.end_purge(ground, run, purged);
+        purged
+    }
+
+    /// Purges the run that has been dirty longest, or the first `most` units of it. Whether the system did so, and how many units.
+    pub(super) fn purge_oldest(&mut self, ground: Ground, most: usize) -> (bool, usize) {
+        let Some(run) = self.begin_purge(ground, most) else { return (false, 0) };
+        let units = run.span.units.get();
+        (self.purge(ground, run), units)
+    }
+}
