@@ -133,9 +133,7 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_add(1));
             self.empty_inbox(heap, arena);
-            stored = heap
-                .fetch(class)
-                .or_else(|| size_class::fills_lines(class).then(|| self.depots[class].take()).flatten());
+            stored = heap.fetch(class).or_else(|| self.take_shared(heap, class));
         }
         if let Some(stored) = stored {
             if let Some(empty) = NonNull::new(bin.loaded.get()) {
@@ -225,6 +223,19 @@ impl Allocator {
         {
             self.shed(heap, class, magazine);
         }
+    }
+
+    /// A magazine of `class` that other threads filled, of several from the shared depot, of which this heap keeps the rest.
+    fn take_shared(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
+        if !size_class::fills_lines(class) {
+            return None;
+        }
+        let taken = self.depots[class].take(class);
+        let first = taken.pop();
+        while let Some(magazine) = taken.pop() {
+            heap.store(class, magazine);
+        }
+        first
     }
 
     /// Gives a magazine of `class` with blocks away: to the shared depot, or its blocks back to their arenas.
@@ -347,8 +358,8 @@ impl Allocator {
 
     /// Gives back the blocks in the shared depots.
     pub(crate) fn empty_depots(&self) {
-        for depot in &self.depots {
-            while let Some(magazine) = depot.take() {
+        for (class, depot) in self.depots.iter().enumerate() {
+            while let Some(magazine) = depot.take(class).into_linked() {
                 self.flush_linked(magazine.as_ptr());
             }
         }

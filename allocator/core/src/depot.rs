@@ -9,6 +9,8 @@ use crate::sync::{AtomicUsize, Lock, Ordering, RawLock};
 
 /// Bytes of blocks that the depot of one class holds at most, unless that would be fewer than [`LEAST`] magazines.
 const BYTES: usize = 1 << 20;
+/// Bytes of blocks that are taken out at once, unless that would be less than a magazine.
+const BYTES_AT_ONCE: usize = 16 << 10;
 /// Magazines that the depot of one class may always hold.
 const LEAST: usize = 4;
 
@@ -25,7 +27,21 @@ static BOUNDS: [u16; CLASS_SLOTS] = {
     bounds
 };
 
-/// The shared depot of one class.
+/// For each class how many magazines are taken out at once at most: 16 KiB, or one.
+static AT_ONCE: [u8; CLASS_SLOTS] = {
+    let mut counts = [1; CLASS_SLOTS];
+    let mut class = 1;
+    while class <= CLASSES {
+        let info = size_class::of(class);
+        let fitting = BYTES_AT_ONCE / (info.size as usize * info.magazine[1] as usize);
+        counts[class] = if fitting < 1 { 1 } else { fitting } as u8;
+        class += 1;
+    }
+    counts
+};
+
+/// The shared depot of one class. Threads that use different classes do not meet on its line.
+#[repr(align(64))]
 pub(crate) struct Depot {
     full: Lock<Stack>,
     /// Magazines in the depot: whoever finds it empty, or full, needs no lock.
@@ -47,14 +63,21 @@ impl Depot {
         self.full.lock().blocks()
     }
 
-    /// Takes a magazine with at least one block.
-    pub(crate) fn take(&self) -> Option<NonNull<Magazine>> {
+    /// Takes some magazines with at least one block each: two or more if there are many, lest a thread that uses up what others
+    /// free come for each. No more than half of them, so that the next thread finds some, too.
+    pub(crate) fn take(&self, class: Class) -> Stack {
+        let taken = Stack::new();
         // Relaxed: a hint; a magazine that arrives just now is found next time.
         if self.count.load(Ordering::Relaxed) == 0 {
-            return None;
+            return taken;
         }
         let full = self.full.lock();
-        let taken = full.pop();
+        let most = (full.len() / 2).clamp(1, AT_ONCE[class].into());
+        while taken.len() < most
+            && let Some(magazine) = full.pop()
+        {
+            taken.push(magazine);
+        }
         // Relaxed: as above.
         self.count.store(full.len() as usize, Ordering::Relaxed);
         taken

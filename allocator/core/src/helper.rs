@@ -99,14 +99,14 @@ impl Helper {
 
     /// What the thread does again and again; `look` counts how often.
     pub(crate) fn look_around(&self, allocator: &Allocator, look: u32) {
+        let wanted = allocator.options.is_on(Name::BackgroundThread);
+        // Relaxed: a hint. Before the first wait: until now the program kept little.
+        allocator.tended.store(wanted.into(), Ordering::Relaxed);
         os::wait_for(&self.state, AWAKE, PERIOD_MS);
         // Relaxed: as in `ask`.
         if self.asked.swap(0, Ordering::Relaxed) != 0 {
             allocator.report(true);
         }
-        let wanted = allocator.options.is_on(Name::BackgroundThread);
-        // Relaxed: a hint.
-        allocator.tended.store(wanted.into(), Ordering::Relaxed);
         if !wanted || allocator.tend(look) == Found::Nothing {
             // SeqCst: with `ask`. For what is free the locks order it: who takes one after the look below finds the
             // helper asleep, and wakes it; what was freed before is seen by the look.

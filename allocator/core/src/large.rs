@@ -118,8 +118,10 @@ impl Allocator {
             // SAFETY: a live run of the caller's, who needs its content no more.
             && unsafe { os::purge(span.start.get(), span.bytes()) };
         span.dirty.set(!clean);
-        self.pages().take_back(self.ground(), span);
-        while self.pages().purge_excess(self.ground()) {}
+        let mut more = self.pages().take_back(self.ground(), span);
+        while more {
+            more = self.pages().purge_excess(self.ground());
+        }
     }
 
     /// Bytes of a large block that the program may use.

@@ -92,6 +92,11 @@ impl Stack {
         Self { first: Cell::new(first) }
     }
 
+    /// The first of its magazines, linked as for [`Stack::from_linked`].
+    pub(crate) fn into_linked(self) -> Option<NonNull<Magazine>> {
+        NonNull::new(self.first.get())
+    }
+
     fn top(&self) -> Option<&Magazine> {
         // SAFETY: stacked magazines are live; their memory is never unmapped.
         unsafe { self.first.get().as_ref() }

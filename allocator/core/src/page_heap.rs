@@ -62,6 +62,8 @@ pub(crate) struct PageHeap {
     /// Large runs whose pages came from elsewhere.
     remapped: usize,
     huge_pages: HugePages,
+    /// Huge pages that were made by a mark.
+    marked: u32,
     group_limit: GroupLimit,
     /// Whether free memory is being given back because there was too much of it.
     trimming: bool,
@@ -98,6 +100,7 @@ impl PageHeap {
             large_blocks: 0,
             remapped: 0,
             huge_pages: HugePages::Unknown,
+            marked: 0,
             group_limit: GroupLimit::Unknown,
             trimming: false,
             ticked_ms: 0,
@@ -173,8 +176,9 @@ impl PageHeap {
         self.take_back(ground, span);
     }
 
-    /// Takes a run back that reads as zero unless it is dirty.
-    pub(crate) fn take_back(&mut self, ground: Ground, span: &'static Span) {
+    /// Takes a run back that reads as zero unless it is dirty. `true`: there is more free than there should be, see
+    /// [`PageHeap::purge_excess`].
+    pub(crate) fn take_back(&mut self, ground: Ground, span: &'static Span) -> bool {
         let now = os::now_ms();
         match span.usage.get() {
             Use::Small => self.small_units -= span.units.get(),
@@ -191,6 +195,7 @@ impl PageHeap {
             // Relaxed: a hint; the next one sees it.
             ground.calls.store(1, Ordering::Relaxed);
         }
+        self.trimming
     }
 
     /// Moves the pages of the large run `from` to the front of the large run `to`, which is no shorter, and takes `from` back.

@@ -9,7 +9,7 @@
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
 //! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
-//! | `collapse(start, len)` | makes memory of `map`, zeroed or not, resident in huge pages; `false` where refused: nothing happened |
+//! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
 //! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |

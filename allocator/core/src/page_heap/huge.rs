@@ -10,6 +10,9 @@ use crate::units::{CHUNK, UNIT};
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
 /// quarter of the heap at most, and less the larger the heap.
 pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
+/// Huge pages that are made by a mark on their mapping, which is cheaper, but may cost one of the mappings that a process may have (65 530).
+const MARKED_MAX: u32 = 8192;
+
 /// Whether the system gives huge pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum HugePages {
@@ -33,10 +36,12 @@ impl Lock<PageHeap> {
         if heap.wants_huge_page(ground, units)
             && let Some(page) = heap.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large)
         {
+            let mark = heap.marked < MARKED_MAX;
+            heap.marked += u32::from(mark);
             // To make it takes the system as long as a hundred spans take us: other threads need not wait.
             drop(heap);
             // SAFETY: the run is ours alone.
-            let made = unsafe { os::collapse(page.start.get(), CHUNK, true) };
+            let made = unsafe { os::collapse(page.start.get(), CHUNK, mark) };
             heap = self.lock();
             heap.put_huge_page(ground, page, made);
         }
