@@ -32,6 +32,8 @@ const DEPOT_SUM: usize = 64 << 20;
 const EVENTS_PER_LOOK: u32 = 64;
 /// Milliseconds between two trims of a private depot.
 const TRIM_MS: u64 = 500;
+/// Calls into the system for holes at a trim where no helper thread looks for them: a quarter of a millisecond.
+const HOLES_ALONE: usize = 128;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
@@ -244,9 +246,9 @@ impl Allocator {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
-        let own = heap.arena().map_or(0, |arena| arena.index);
-        let strange = blocks.blocks().last().is_some_and(|newest| units::arena_in(self.entry(newest.get())) != own);
-        if strange && size_class::fills_lines(class) && !self.is_tight() && self.depots[class].put(class, magazine) {
+        let strange = blocks.blocks().last().is_some_and(|newest| !heap.owns(self.entry(newest.get())));
+        let shared = strange && size_class::fills_lines(class) && !self.is_tight();
+        if shared && self.depots[class].put(class, magazine) {
             return;
         }
         self.give_back_all(blocks);
@@ -412,7 +414,7 @@ impl Allocator {
             // Relaxed: a hint.
             && self.tended.load(Ordering::Relaxed) == 0
         {
-            arena.purge_holes();
+            arena.purge_holes(HOLES_ALONE);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
         heap.large.trim(|span| self.free_run(span));

@@ -26,14 +26,13 @@ pub(crate) struct Arena {
 
 /// Bytes that come back to an arena's spans until somebody is called to look for holes: 1 MiB.
 const CALL_FROM: usize = 1 << 20;
-/// Calls into the system for holes while the arena's lock is held, give or take a span's.
-const HOLES_AT_ONCE: usize = 16;
-/// The same before the arena grows.
+/// Calls into the system for holes before the arena grows, give or take a span's.
 const HOLES_BEFORE_GROWING: usize = 128;
 /// Units by which it grows between two looks: 2 MiB.
 const LOOK_EVERY: usize = (2 << 20) / UNIT;
-/// Spans that are looked at meanwhile.
-const LOOKS_AT_ONCE: usize = 256;
+/// Spans that are looked at meanwhile; one that is searched counts as more.
+const LOOKS_AT_ONCE: usize = 4096;
+const LOOKS_PER_SEARCH: usize = 16;
 
 struct Spans {
     /// For each class the spans with room.
@@ -223,10 +222,10 @@ impl Arena {
         self.spans.lock().returned >= CALL_FROM
     }
 
-    /// Gives back pages of spans that hold no live block (see [`Span::purge_holes`]), a bounded amount; to be called until
+    /// Gives back pages of spans that hold no live block (see [`Span::purge_holes`]), about `most` calls into the system; to be called until
     /// it is done, with the arena's lock given up in between.
-    pub(crate) fn purge_holes(&self) -> Holes {
-        self.spans.lock().purge_holes(HOLES_AT_ONCE)
+    pub(crate) fn purge_holes(&self, most: usize) -> Holes {
+        self.spans.lock().purge_holes(most)
     }
 
     /// Gives empty spans back to the page heap.
@@ -257,16 +256,19 @@ pub(crate) enum Holes {
 }
 
 impl Spans {
-    /// See [`Arena::purge_holes`]: about `most` calls into the system.
+    /// See [`Arena::purge_holes`].
     fn purge_holes(&mut self, most: usize) -> Holes {
         let (mut looks, mut calls, mut busy) = (0, 0, false);
         while let Some(span) = self.next_look() {
+            looks += 1;
             match span.purge_holes() {
                 Look::Nothing => {}
                 Look::Busy => busy = true,
-                Look::Purged(more) => calls += more,
+                Look::Purged(more) => {
+                    calls += more;
+                    looks += LOOKS_PER_SEARCH;
+                }
             }
-            looks += 1;
             if calls >= most || looks >= LOOKS_AT_ONCE {
                 return Holes::More { busy };
             }

@@ -215,6 +215,11 @@ impl Heap {
         unsafe { self.arena.get().as_ref() }
     }
 
+    /// Whether a small block with this entry is its arena's.
+    pub(crate) fn owns(&self, entry: Entry) -> bool {
+        self.arena().is_some_and(|arena| arena.index == units::arena_in(entry))
+    }
+
     /// See [`size_class::near_class`].
     #[inline(always)]
     pub(crate) fn near_class(&self, size: usize) -> Option<Class> {

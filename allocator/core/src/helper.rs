@@ -47,7 +47,7 @@ impl Helper {
                     // Relaxed: as above.
                     _ if self.asked.load(Ordering::Relaxed) != 0 => return self.start(body),
                     0 => REFUSED,
-                    1 if !allocator.has_several_threads() => ALONE,
+                    1 if !allocator.has_several_threads() && !os::has_several_threads() => ALONE,
                     _ => return self.start(body),
                 };
                 self.turns(ABSENT, state);

@@ -9,6 +9,8 @@ use crate::sync::Ordering;
 
 /// Every so many looks spans are searched for holes; one in which no block came or went since the search before gives its own back.
 const LOOKS_PER_SEARCH: u32 = 4;
+/// Calls into the system for holes while an arena's lock is held.
+const HOLES_AT_ONCE: usize = 16;
 
 /// What a look around found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Allocator {
         let mut busy = false;
         for arena in self.existing_arenas() {
             loop {
-                match arena.purge_holes() {
+                match arena.purge_holes(HOLES_AT_ONCE) {
                     Holes::More { busy: more } => busy |= more,
                     Holes::Done { busy: more } => {
                         busy |= more;

@@ -1,6 +1,7 @@
 /* Memory that comes back although the program does nothing, in a process of several threads. Each case waits until as much is
  * back as must be, and fails after half a minute. */
 #include "check.h"
+#include <stdbool.h>
 
 enum { SIZE = 512, COUNT = (64 << 20) / SIZE };
 static unsigned char *blocks[COUNT];
@@ -18,18 +19,20 @@ static size_t resident(void) {
 
 static pthread_barrier_t started;
 
-static void *sleep_for_ever(void *unused) {
-    free(malloc(1));
+static void *sleep_for_ever(void *allocates) {
+    if (allocates)
+        free(malloc(1));
     pthread_barrier_wait(&started);
     for (;;)
         pause();
-    return unused;
+    return allocates;
 }
 
-/* Fills 64 MiB, frees all but one block in `live` (0: all), and waits until no more than `allowed` bytes of them are resident. */
-static void free_and_wait(unsigned live, size_t allowed) {
+/* Fills 64 MiB, frees all but one block in `live` (0: all), and waits until no more than `allowed` bytes of them are resident. The
+ * other thread `allocates`, too, or never asks for memory. */
+static void free_and_wait(unsigned live, size_t allowed, bool allocates) {
     pthread_barrier_init(&started, NULL, 2);
-    start_thread(sleep_for_ever, NULL);
+    start_thread(sleep_for_ever, allocates ? &started : NULL);
     pthread_barrier_wait(&started);
     memset(blocks, 1, sizeof blocks);
     size_t before = resident();
@@ -54,7 +57,10 @@ static void free_and_wait(unsigned live, size_t allowed) {
         CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
 }
 
-CASE(free_memory_comes_back_by_itself) { free_and_wait(0, 3 << 20); }
+CASE(free_memory_comes_back_by_itself) { free_and_wait(0, 3 << 20, true); }
 
 /* One block in fifty is live, so that hardly a span is empty: one page in six holds one. */
-CASE(pages_between_live_blocks_come_back_by_themselves) { free_and_wait(50, 16 << 20); }
+CASE(pages_between_live_blocks_come_back_by_themselves) { free_and_wait(50, 16 << 20, true); }
+
+/* As in a server whose main thread does all the work. */
+CASE(free_memory_comes_back_where_only_one_thread_allocates) { free_and_wait(0, 3 << 20, false); }

@@ -69,5 +69,9 @@ cases!(
 cases!(
     purging,
     "purging.c",
-    [free_memory_comes_back_by_itself, pages_between_live_blocks_come_back_by_themselves]
+    [
+        free_memory_comes_back_by_itself,
+        free_memory_comes_back_where_only_one_thread_allocates,
+        pages_between_live_blocks_come_back_by_themselves
+    ]
 );

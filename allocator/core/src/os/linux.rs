@@ -148,6 +148,15 @@ fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
     })
 }
 
+pub(crate) fn has_several_threads() -> bool {
+    let mut text = [0u8; 512];
+    let Some(length) = read(c"/proc/self/stat", &mut text) else { return false };
+    // The second field, a name in parentheses, may hold anything; the number of threads is the twentieth.
+    let Some(name_end) = text[..length].iter().rposition(|&byte| byte == b')') else { return false };
+    let threads = text[name_end + 1..length].split(|&byte| byte == b' ').nth(18);
+    threads.is_some_and(|digits| digits != b"1")
+}
+
 pub(crate) fn huge_pages() -> bool {
     let mut text = [0u8; 64];
     let length = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
@@ -186,7 +195,8 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
 fn resident(address: usize) -> bool {
     let mut page = 0u8;
     // SAFETY: the call writes a byte for one page.
-    let known = unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) } == 0;
+    let known =
+        unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) } == 0;
     known && page & 1 != 0
 }
 

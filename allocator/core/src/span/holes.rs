@@ -14,11 +14,11 @@ const _: () = assert!(SPAN_UNITS_MAX * UNIT / PAGE <= Pages::BITS as usize);
 /// What a look at a span's holes found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Nothing to give back, or nothing that was not given back before.
+    /// Nothing came back since the last search.
     Nothing,
     /// Blocks were handed out since the last look: more may be soon.
     Busy,
-    /// Pages went back to the system, in so many calls.
+    /// It was searched, and pages went back to the system in so many calls.
     Purged(usize),
 }
 
@@ -47,7 +47,7 @@ impl Span {
             calls += 1;
             left &= !mask;
         }
-        if calls == 0 { Look::Nothing } else { Look::Purged(calls) }
+        Look::Purged(calls)
     }
 
     /// The pages in which no block is handed out, and some block was.
