@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
-use crate::page_heap::{Ground, PageHeap};
+use crate::page_heap::{Ground, PageHeap, Wanted};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
@@ -55,9 +55,9 @@ struct Spans {
 
 /// The spans of a class, with and without room.
 struct Owned {
-    spans: usize,
-    units: usize,
-    blocks: usize,
+    spans: u32,
+    units: u32,
+    blocks: u32,
 }
 
 // SAFETY: a starter's descriptor is used by the holder of the arena's lock only.
@@ -211,9 +211,9 @@ impl Arena {
                 span = SpanList::after(listed);
             }
             let owned = &spans.owned[class];
-            statistics.spans += owned.spans;
+            statistics.spans += owned.spans as usize;
             statistics.room += room;
-            statistics.live += owned.blocks - room;
+            statistics.live += owned.blocks as usize - room;
         }
     }
 
@@ -285,7 +285,7 @@ impl Spans {
             return;
         }
         self.grown = 0;
-        let bytes: usize = self.owned.iter().map(|owned| owned.units * UNIT).sum();
+        let bytes: usize = self.owned.iter().map(|owned| owned.units as usize * UNIT).sum();
         if self.room > bytes / 2 {
             self.purge_holes(HOLES_BEFORE_GROWING);
         }
@@ -321,15 +321,17 @@ impl Spans {
     /// A fresh span of `class` in the list.
     fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
-        let units = [info.units.into(), info.next_units(self.owned[class].units)];
-        self.purge_before_growing(units[1]);
+        let owned = self.owned[class].units as usize;
+        let wanted =
+            Wanted { least: info.units.into(), most: info.next_units(owned), densely: info.is_busy(owned) };
+        self.purge_before_growing(wanted.most);
         let owned = &mut self.owned[class];
-        let span = below.pages.allocate_small(below.ground, units)?;
+        let span = below.pages.allocate_small(below.ground, wanted)?;
         span.cut(class);
         self.room += span.blocks() * info.size as usize;
         owned.spans += 1;
-        owned.units += span.units.get();
-        owned.blocks += span.blocks();
+        owned.units += span.units.get() as u32;
+        owned.blocks += span.blocks() as u32;
         let entry = units::entry_of(class, arena);
         // More units than asked for where the page heap could not split the run.
         below.ground.units.set_all(
@@ -389,8 +391,8 @@ impl Spans {
         self.room -= span.blocks() * size_class::of(class).size as usize;
         let owned = &mut self.owned[class];
         owned.spans -= 1;
-        owned.units -= span.units.get();
-        owned.blocks -= span.blocks();
+        owned.units -= span.units.get() as u32;
+        owned.blocks -= span.blocks() as u32;
         self.free(below, span);
     }
 

@@ -16,6 +16,7 @@ use core::ptr::NonNull;
 
 use self::bins::Bins;
 use self::huge::HugePages;
+pub(crate) use self::huge::Wanted;
 use self::limit::GroupLimit;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};

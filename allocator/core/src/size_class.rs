@@ -233,6 +233,11 @@ impl ClassInfo {
         let smallest = usize::from(self.units);
         smallest * (owned / (SPAN_SHARE * smallest)).clamp(1, self.growth.into())
     }
+
+    /// Whether a class that has `owned` units already will soon use all of what it gets.
+    pub(crate) fn is_busy(&self, owned: usize) -> bool {
+        owned >= 2 * SPAN_SHARE * usize::from(self.units)
+    }
 }
 
 /// The facts of a class in 1 … [`CLASSES`].

@@ -182,7 +182,7 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
         // two thirds of the time of the call below, which wants a first page that is there.
         // SAFETY: the caller's contract; a byte is read and written back by nobody else, since nobody uses the memory.
         unsafe { memory.cast::<u8>().write_volatile(memory.cast::<u8>().read_volatile()) };
-        let collapsed = marked && resident(start + len - super::PAGE) || advise(MADV_COLLAPSE);
+        let collapsed = marked && resident(start + len / 2) || advise(MADV_COLLAPSE);
         if marked {
             // Holes that are purged later are not to be filled again.
             advise(libc::MADV_NOHUGEPAGE);

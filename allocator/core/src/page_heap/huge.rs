@@ -24,16 +24,28 @@ pub(super) enum HugePages {
     Refused,
 }
 
+/// What an arena wants for small blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Units of which it takes any multiple, where only a shorter dirty run is free.
+    pub(crate) least: usize,
+    /// Units that it would like to have, a multiple of those.
+    pub(crate) most: usize,
+    /// Whether it will use all of its pages soon: others would be resident for nothing in a huge page.
+    pub(crate) densely: bool,
+}
+
 impl Lock<PageHeap> {
-    /// A span for small blocks of the larger number of units, or, where only a shorter dirty run is free, of any multiple of the
-    /// smaller one. (More where a run cannot be split for lack of memory for records.)
-    pub(crate) fn allocate_small(&self, ground: Ground, [least, most]: [usize; 2]) -> Option<&'static Span> {
+    /// A span for small blocks. (A longer one than wanted where a run cannot be split for lack of memory for records.)
+    pub(crate) fn allocate_small(&self, ground: Ground, wanted: Wanted) -> Option<&'static Span> {
+        let Wanted { least, most, densely } = wanted;
         let mut heap = self.lock();
         let units = match heap.dirty.find(most).or_else(|| heap.dirty.find(least)) {
             Some(run) => (run.units.get() / least * least).min(most),
             None => most,
         };
-        if heap.wants_huge_page(ground, units)
+        if densely
+            && heap.wants_huge_page(ground, units)
             && let Some(page) = heap.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large)
         {
             let mark = heap.marked < MARKED_MAX;

@@ -47,6 +47,10 @@ impl World {
     }
 
     fn allocate_small(&mut self, units: usize) -> &'static Span {
+        self.allocate_for(Wanted { least: units, most: units, densely: true })
+    }
+
+    fn allocate_for(&mut self, wanted: Wanted) -> &'static Span {
         let ground = Ground {
             options: &self.options,
             calls: &self.calls,
@@ -55,7 +59,7 @@ impl World {
             units: &self.units,
             meta: &self.meta,
         };
-        self.heap.allocate_small(ground, [units; 2]).expect("memory")
+        self.heap.allocate_small(ground, wanted).expect("memory")
     }
 
     fn free(&mut self, span: &'static Span) {
@@ -190,7 +194,12 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
     let mut world = World::new();
     let small = |world: &mut World| world.allocate_small(4);
     let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&mut world)).collect();
-    assert_eq!(world.heap().dirty_bytes(), 0, "a small heap does without");
+    let sparse = world.allocate_for(Wanted { least: 1, most: 4, densely: false });
+    assert_eq!(
+        (world.heap().dirty_bytes(), sparse.units.get()),
+        (0, 4),
+        "a small heap does without, or a sparse one"
+    );
     let next = small(&mut world);
     assert!(next.dirty.get() && next.start.get().is_multiple_of(CHUNK));
     assert_eq!(world.heap().dirty_bytes(), CHUNK - next.bytes(), "the rest of it waits as a dirty run");
@@ -198,7 +207,7 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
     assert_eq!(large.start.get(), next.end(), "which whoever comes next takes first");
     let rest: Vec<_> = (0..CHUNK / UNIT / 4 - 2).map(|_| small(&mut world)).collect();
     assert_eq!(world.heap().dirty_bytes(), 0);
-    for span in few.into_iter().chain(rest).chain([next, large]) {
+    for span in few.into_iter().chain(rest).chain([next, large, sparse]) {
         world.free(span);
     }
     let heap = world.heap();
