@@ -489,7 +489,7 @@ impl Allocator {
         // Relaxed: as in `share_depots`.
         let bound = (self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32;
         if heap.spares.len() > bound {
-            self.trim_spares(heap, bound.saturating_sub(SPARES_AT_ONCE));
+            self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
         }
     }
 }

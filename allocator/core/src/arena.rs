@@ -30,9 +30,10 @@ const CALL_FROM: usize = 1 << 20;
 const HOLES_BEFORE_GROWING: usize = 128;
 /// Units by which it grows between two looks: 2 MiB.
 const LOOK_EVERY: usize = (2 << 20) / UNIT;
-/// Spans that are looked at meanwhile; one that is searched counts as more.
+/// Spans that are looked at meanwhile.
 const LOOKS_AT_ONCE: usize = 4096;
-const LOOKS_PER_SEARCH: usize = 16;
+/// As how many looks a span counts that is searched.
+const SEARCH: usize = 16;
 
 struct Spans {
     /// For each class the spans with room.
@@ -266,7 +267,7 @@ impl Spans {
                 Look::Busy => busy = true,
                 Look::Purged(more) => {
                     calls += more;
-                    looks += LOOKS_PER_SEARCH;
+                    looks += SEARCH;
                 }
             }
             if calls >= most || looks >= LOOKS_AT_ONCE {

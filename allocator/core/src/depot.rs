@@ -14,31 +14,23 @@ const BYTES_AT_ONCE: usize = 16 << 10;
 /// Magazines that the depot of one class may always hold.
 const LEAST: usize = 4;
 
-/// For each class how many magazines its depot holds at most.
-static BOUNDS: [u16; CLASS_SLOTS] = {
-    let mut bounds = [0; CLASS_SLOTS];
+/// For each class how many of its magazines have `bytes` bytes of blocks, but `least` at least.
+const fn magazines(bytes: usize, least: usize) -> [u16; CLASS_SLOTS] {
+    let mut counts = [0; CLASS_SLOTS];
     let mut class = 1;
     while class <= CLASSES {
         let info = size_class::of(class);
-        let fitting = BYTES / (info.size as usize * info.magazine[1] as usize);
-        bounds[class] = if fitting < LEAST { LEAST } else { fitting } as u16;
-        class += 1;
-    }
-    bounds
-};
-
-/// For each class how many magazines are taken out at once at most: 16 KiB, or one.
-static AT_ONCE: [u8; CLASS_SLOTS] = {
-    let mut counts = [1; CLASS_SLOTS];
-    let mut class = 1;
-    while class <= CLASSES {
-        let info = size_class::of(class);
-        let fitting = BYTES_AT_ONCE / (info.size as usize * info.magazine[1] as usize);
-        counts[class] = if fitting < 1 { 1 } else { fitting } as u8;
+        let fitting = bytes / (info.size as usize * info.magazine_most as usize);
+        counts[class] = if fitting < least { least } else { fitting } as u16;
         class += 1;
     }
     counts
-};
+}
+
+/// For each class how many magazines its depot holds at most.
+static BOUNDS: [u16; CLASS_SLOTS] = magazines(BYTES, LEAST);
+/// For each class how many are taken out at once at most.
+static AT_ONCE: [u16; CLASS_SLOTS] = magazines(BYTES_AT_ONCE, 1);
 
 /// The shared depot of one class. Threads that use different classes do not meet on its line.
 #[repr(align(64))]

@@ -4,10 +4,10 @@
 //! malloc(size) → class → loaded magazine: pop
 //!                          empty? Allocator::refill: previous magazine, or private depot, or the arena's inbox,
 //!                                 or the shared depot (classes that fill lines), or the arena's spans
-//! free(block)  → unit map: class, owner → own? loaded magazine: push
+//! free(block)  → unit map: class, owner → own, or a class that fills lines? loaded magazine: push
 //!                          full?    Allocator::make_room: swap with previous; a full one goes to the private depot, and
 //!                                   when that holds too much, to the shared depot or back to its arena's spans
-//!                          foreign? push_foreign: a class that fills lines: like own; else: outgoing magazine → the owner's inbox
+//!                          foreign? push_foreign: outgoing magazine → the owner's inbox
 //!                          entry 0? NULL, a large block, or not ours
 //! ```
 
@@ -92,7 +92,7 @@ pub(crate) struct Bin {
 impl Bin {
     /// Blocks to ask the arena for; next time it will be more.
     pub(crate) fn want_more(&self, class: Class) -> u8 {
-        let most = size_class::of(class).magazine[1];
+        let most = size_class::of(class).magazine_most;
         let wanted = self.wanted.get().min(most);
         self.wanted.set((wanted * 2).min(most));
         wanted
@@ -274,7 +274,7 @@ impl Heap {
         // SAFETY: a heap's magazines are live.
         let Some(outgoing) = (unsafe { bin.outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
-        if count == size_class::of(class).magazine[0].into() {
+        if count == size_class::of(class).magazine_least.into() {
             return false;
         }
         outgoing.slot(count.into()).set(block);
@@ -288,7 +288,7 @@ impl Heap {
         bin.loaded.set(magazine.as_ptr());
         self.tops[class].set(Magazine::top(magazine.as_ptr(), count));
         // A magazine that was filled when the class was used more may hold more than it should now.
-        let capacity = usize::from(bin.wanted.get().max(size_class::of(class).magazine[0])).max(count);
+        let capacity = usize::from(bin.wanted.get().max(size_class::of(class).magazine_least)).max(count);
         self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
     }
 

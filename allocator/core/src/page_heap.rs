@@ -305,7 +305,8 @@ impl PageHeap {
         }
         self.mapped += got;
         let last = core::ptr::with_exposed_provenance_mut::<u8>(span.end() - 1);
-        // A touch before any part of it is marked for huge pages: parts whose first page fault comes later are mappings for ever.
+        // A touch before any part of it is marked for huge pages: the kernel never joins mappings again that had their first page fault
+        // each by itself.
         // SAFETY: the last byte of fresh memory, which nobody else knows.
         unsafe { last.write_volatile(0) };
         Some(self.link(ground, span))

@@ -21,8 +21,10 @@ pub(crate) const SPAN_BLOCKS_MAX: usize = UNIT / QUANTUM;
 pub(crate) const SPAN_UNITS_MAX: usize = 16;
 /// How much of a class one span is at most, unless it is one of the smallest: an eighth.
 const SPAN_SHARE: usize = 8;
-/// Bytes of blocks that one magazine of a class that is little used, or much, holds at most, unless that would be fewer than two blocks.
-const MAGAZINE_BYTES: [usize; 2] = [32 << 10, 128 << 10];
+/// Bytes of blocks that one magazine of a class that is little used holds at most, unless that would be fewer than two blocks.
+const MAGAZINE_LEAST: usize = 32 << 10;
+/// The same of a class that is used much.
+const MAGAZINE_MOST: usize = 128 << 10;
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 69;
 
@@ -40,14 +42,23 @@ pub(crate) struct ClassInfo {
     pub(crate) units: u16,
     /// How many times as long the largest span is.
     growth: u16,
-    /// Blocks that a magazine of this class may hold while the class is little used, and when it is used much.
-    pub(crate) magazine: [u8; 2],
+    /// Blocks that a magazine of this class may hold while the class is little used.
+    pub(crate) magazine_least: u8,
+    /// The same when it is used much.
+    pub(crate) magazine_most: u8,
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
 
-const NONE: ClassInfo =
-    ClassInfo { size: 0, reciprocal: 0, units: 0, growth: 0, magazine: [0; 2], fills_lines: false };
+const NONE: ClassInfo = ClassInfo {
+    size: 0,
+    reciprocal: 0,
+    units: 0,
+    growth: 0,
+    magazine_least: 0,
+    magazine_most: 0,
+    fills_lines: false,
+};
 
 /// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself.
 const fn span_units(size: usize) -> usize {
@@ -91,7 +102,8 @@ const fn info(size: usize) -> ClassInfo {
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
         units: units as u16,
         growth: span_growth(size, units) as u16,
-        magazine: [magazine(size, MAGAZINE_BYTES[0]), magazine(size, MAGAZINE_BYTES[1])],
+        magazine_least: magazine(size, MAGAZINE_LEAST),
+        magazine_most: magazine(size, MAGAZINE_MOST),
         fills_lines: size.is_multiple_of(LINE),
     }
 }

@@ -70,6 +70,7 @@ cases!(
     purging,
     "purging.c",
     [
+        a_program_of_one_thread_stays_one,
         free_memory_comes_back_by_itself,
         free_memory_comes_back_where_only_one_thread_allocates,
         pages_between_live_blocks_come_back_by_themselves

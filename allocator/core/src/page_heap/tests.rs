@@ -215,6 +215,23 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
 }
 
 #[test]
+fn a_shorter_dirty_run_serves_small_blocks_as_well() {
+    let mut world = World::new();
+    let wanted = |least, most| Wanted { least, most, densely: false };
+    let (run, wall) = (world.allocate(5, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+    let start = run.start.get();
+    world.free(run);
+    let span = world.allocate_for(wanted(2, 8));
+    assert_eq!((span.start.get(), span.units.get()), (start, 4), "as many of what it takes as there are");
+    let other = world.allocate_for(wanted(2, 8));
+    assert_eq!(other.units.get(), 8, "one unit is dirty, and too short");
+    for span in [span, other, wall] {
+        world.free(span);
+    }
+    assert_eq!(world.heap().used_bytes(), 0);
+}
+
+#[test]
 fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one() {
     for (granted, wanted) in [(false, 1), (true, 0)] {
         let mut world = World::new();
