@@ -9,11 +9,11 @@ use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
 use crate::os;
-use crate::page_heap::{Ground, PageHeap};
+use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering};
 use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
@@ -38,17 +38,14 @@ const HOLES_ALONE: usize = 128;
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
     pub(crate) options: Options,
-    /// Not 0: somebody should look after the dirty runs.
-    pub(crate) calls: AtomicU32,
-    /// Not 0: the heap has more memory than it should (`AMPLE_SOFT_LIMIT`).
-    tight: AtomicU32,
-    /// Not 0: somebody does look after them.
-    pub(crate) tended: AtomicU32,
+    pub(crate) shared: Shared,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
     pub(crate) depots: [Depot; CLASS_SLOTS],
-    pub(crate) pages: Lock<PageHeap>,
+    pub(crate) pages: PageHeaps,
+    /// Of whoever has no arena.
+    home: Home,
     pub(crate) spares: Lock<Batches>,
     pub(crate) meta: Lock<Meta>,
     /// Bytes of blocks that one heap's private depot may hold.
@@ -61,14 +58,13 @@ impl Allocator {
     pub const fn new() -> Self {
         Self {
             options: Options::new(),
-            calls: AtomicU32::new(0),
-            tight: AtomicU32::new(0),
-            tended: AtomicU32::new(0),
+            shared: Shared::new(),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
             depots: [const { Depot::new() }; CLASS_SLOTS],
-            pages: Lock::new(PageHeap::new()),
+            pages: PageHeaps::new(),
+            home: Home::new(),
             spares: Lock::new(Batches::new()),
             meta: Lock::new(Meta::new()),
             depot_bound: AtomicUsize::new(DEPOT_MAX),
@@ -76,20 +72,18 @@ impl Allocator {
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground {
-            options: &self.options,
-            calls: &self.calls,
-            tight: &self.tight,
-            tended: &self.tended,
-            units: &self.units,
-            meta: &self.meta,
-        }
+        Ground { options: &self.options, shared: &self.shared, units: &self.units, meta: &self.meta }
     }
 
     /// Whether the heap has more memory than it should.
     pub(crate) fn is_tight(&self) -> bool {
         // Relaxed: a hint; the next one sees it.
-        self.tight.load(Ordering::Relaxed) != 0
+        self.shared.tight.load(Ordering::Relaxed) != 0
+    }
+
+    /// Where the large blocks of a heap's thread come from.
+    pub(crate) fn home(&self, heap: &Heap) -> &Home {
+        heap.arena().map_or(&self.home, |arena| &arena.home)
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
@@ -380,7 +374,7 @@ impl Allocator {
         for arena in self.existing_arenas() {
             arena.release_empty(self.below());
         }
-        self.pages.lock().purge_all(self.ground())
+        self.pages.purge_all(self.ground())
     }
 
     /// Now and then, trims the private depot by what it could have done without.
@@ -412,7 +406,7 @@ impl Allocator {
         }
         if let Some(arena) = heap.arena()
             // Relaxed: a hint.
-            && self.tended.load(Ordering::Relaxed) == 0
+            && self.shared.tended.load(Ordering::Relaxed) == 0
         {
             arena.purge_holes(HOLES_ALONE);
         }

@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
-use crate::page_heap::{Ground, PageHeap, Wanted};
+use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
@@ -19,6 +19,8 @@ pub(crate) struct Arena {
     pub(crate) index: u16,
     /// Magazines of this arena's blocks that other threads freed.
     pub(crate) inbox: Inbox<Magazine>,
+    /// Where its runs come from, and the large blocks of its threads.
+    pub(crate) home: Home,
     /// The classes of the starter's blocks.
     starter: Table,
     spans: Lock<Spans>,
@@ -68,7 +70,7 @@ unsafe impl Send for Spans {}
 #[derive(Clone, Copy)]
 pub(crate) struct Below<'a> {
     pub(crate) ground: Ground<'a>,
-    pub(crate) pages: &'a Lock<PageHeap>,
+    pub(crate) pages: &'a PageHeaps,
 }
 
 impl Arena {
@@ -86,7 +88,7 @@ impl Arena {
             starter: None,
             fill: Fill::new(),
         };
-        Self { index, inbox: Inbox::new(), starter: Table::new(), spans: Lock::new(spans) }
+        Self { index, inbox: Inbox::new(), home: Home::new(), starter: Table::new(), spans: Lock::new(spans) }
     }
 
     /// The lock alone: see [`Lock::raw`].
@@ -108,7 +110,7 @@ impl Arena {
             span = SpanList::after(listed);
         }
         if room == 0 {
-            match spans.acquire(below, self.index, class) {
+            match spans.acquire(below, self, class) {
                 Some(new) => room = new.room(),
                 None => return 0,
             }
@@ -121,7 +123,7 @@ impl Arena {
     /// Hands out one block of `class` from the starter; null: there is no room.
     pub(crate) fn take_mixed(&self, below: Below, class: Class) -> *mut u8 {
         let mut spans = self.spans.lock();
-        let Some(starter) = spans.starter.or_else(|| spans.acquire_starter(below, self.index)) else {
+        let Some(starter) = spans.starter.or_else(|| spans.acquire_starter(below, self)) else {
             return core::ptr::null_mut();
         };
         match spans.fill.take(&self.starter, class) {
@@ -144,7 +146,7 @@ impl Arena {
     pub(crate) fn take_one(&self, below: Below, class: Class) -> *mut u8 {
         let mut spans = self.spans.lock();
         let found = Cell::new(core::ptr::null_mut());
-        if spans.with_room[class].first().is_some() || spans.acquire(below, self.index, class).is_some() {
+        if spans.with_room[class].first().is_some() || spans.acquire(below, self, class).is_some() {
             spans.take(class, core::slice::from_ref(&found));
         }
         found.get()
@@ -315,25 +317,25 @@ impl Spans {
         self.room += bytes;
         if before < CALL_FROM && self.returned >= CALL_FROM {
             // Relaxed: a hint; the next one sees it.
-            below.ground.calls.store(1, Ordering::Relaxed);
+            below.ground.shared.calls.store(1, Ordering::Relaxed);
         }
     }
 
     /// A fresh span of `class` in the list.
-    fn acquire(&mut self, below: Below, arena: u16, class: Class) -> Option<&'static Span> {
+    fn acquire(&mut self, below: Below, arena: &Arena, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
         let owned = self.owned[class].units as usize;
         let wanted =
             Wanted { least: info.units.into(), most: info.next_units(owned), densely: info.is_busy(owned) };
         self.purge_before_growing(wanted.most);
         let owned = &mut self.owned[class];
-        let span = below.pages.allocate_small(below.ground, wanted)?;
+        let span = below.pages.allocate_small(below.ground, &arena.home, wanted)?;
         span.cut(class);
         self.room += span.blocks() * info.size as usize;
         owned.spans += 1;
         owned.units += span.units.get() as u32;
         owned.blocks += span.blocks() as u32;
-        let entry = units::entry_of(class, arena);
+        let entry = units::entry_of(class, arena.index);
         // More units than asked for where the page heap could not split the run.
         below.ground.units.set_all(
             span.start.get(),
@@ -346,9 +348,10 @@ impl Spans {
     }
 
     /// A unit for the starter.
-    fn acquire_starter(&mut self, below: Below, arena: u16) -> Option<&'static Span> {
-        let span = below.pages.lock().allocate(below.ground, starter::UNITS, STARTER, Use::Small)?;
-        let entry = units::entry_of(MIXED, arena);
+    fn acquire_starter(&mut self, below: Below, arena: &Arena) -> Option<&'static Span> {
+        let run = Run { units: starter::UNITS, align: STARTER, usage: Use::Small };
+        let span = below.pages.allocate(below.ground, &arena.home, run)?;
+        let entry = units::entry_of(MIXED, arena.index);
         below.ground.units.set_all(
             span.start.get(),
             span.units.get(),
@@ -399,7 +402,7 @@ impl Spans {
 
     fn free(&mut self, below: Below, span: &'static Span) {
         below.ground.units.set_all(span.start.get(), span.units.get(), core::ptr::null_mut(), 0);
-        below.pages.lock().free(below.ground, span);
+        below.pages.free(below.ground, span);
     }
 
     fn list(&mut self, class: Class, span: &'static Span) {

@@ -116,17 +116,17 @@ extern "C" fn help(_: *mut c_void) -> *mut c_void {
 /// Somebody wants to know how the heap stands. The rest is the helper's: a handler may do next to nothing.
 extern "C" fn signalled(_: c_int) {
     // Relaxed: a hint, as for whoever frees.
-    PROCESS.calls.store(1, Ordering::Relaxed);
+    PROCESS.shared.calls.store(1, Ordering::Relaxed);
     HELPER.ask();
 }
 
 /// Reserves the tables that tell our blocks from foreign ones. Runs when the library is loaded, so that a foreign
 /// block may be freed before anything was allocated; without it, the first allocation does so.
 pub fn prepare() {
-    let pages = PROCESS.pages.lock();
+    let meta = PROCESS.meta.lock();
     // A failure shows itself at the first allocation, as 'no memory'.
     PROCESS.units.establish();
-    drop(pages);
+    drop(meta);
     if PROCESS.options.read_environment()
         && let heap = thread_local::heap()
         && heap.arena().is_some()
@@ -196,8 +196,8 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
     // Relaxed: a hint; the next one sees it.
-    if PROCESS.calls.load(Ordering::Relaxed) != 0 {
-        PROCESS.calls.store(0, Ordering::Relaxed);
+    if PROCESS.shared.calls.load(Ordering::Relaxed) != 0 {
+        PROCESS.shared.calls.store(0, Ordering::Relaxed);
         HELPER.call(&PROCESS, help);
     }
     result

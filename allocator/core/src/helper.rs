@@ -101,7 +101,7 @@ impl Helper {
     pub(crate) fn look_around(&self, allocator: &Allocator, look: u32) {
         let wanted = allocator.options.is_on(Name::BackgroundThread);
         // Relaxed: a hint. Before the first wait: until now the program kept little.
-        allocator.tended.store(wanted.into(), Ordering::Relaxed);
+        allocator.shared.tended.store(wanted.into(), Ordering::Relaxed);
         os::wait_for(&self.state, AWAKE, PERIOD_MS);
         // Relaxed: as in `ask`.
         if self.asked.swap(0, Ordering::Relaxed) != 0 {
@@ -127,7 +127,7 @@ impl Helper {
     /// In the child of a fork, where there is none.
     pub(crate) fn lost(&self, allocator: &Allocator) {
         // Relaxed: the child has one thread.
-        allocator.tended.store(0, Ordering::Relaxed);
+        allocator.shared.tended.store(0, Ordering::Relaxed);
         // Relaxed: the child has one thread.
         if self.state.load(Ordering::Relaxed) != REFUSED {
             // Relaxed: as above.

@@ -7,9 +7,8 @@ use crate::heap::Heap;
 use crate::large_cache;
 use crate::options::Name;
 use crate::os;
-use crate::page_heap::PageHeap;
+use crate::page_heap::large;
 use crate::span::{Span, Use};
-use crate::sync::Guard;
 use crate::units::UNIT;
 
 /// A block that this allocator did not hand out (or that is no block at all).
@@ -25,10 +24,6 @@ fn units(size: usize) -> usize {
 }
 
 impl Allocator {
-    fn pages(&self) -> Guard<'_, PageHeap> {
-        self.pages.lock()
-    }
-
     /// A large block of at least `size` bytes at a multiple of `align` (a power of two), and whether it may hold
     /// anything but zeros; null: no memory.
     pub(crate) fn allocate_large(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
@@ -36,7 +31,9 @@ impl Allocator {
             return (ptr::null_mut(), true);
         }
         let cached = if align <= UNIT { heap.large.take(units(size)) } else { None };
-        match cached.or_else(|| self.pages().allocate(self.ground(), units(size), align, Use::Large)) {
+        match cached
+            .or_else(|| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align)))
+        {
             Some(span) => (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get()),
             None => (ptr::null_mut(), true),
         }
@@ -53,8 +50,9 @@ impl Allocator {
         if from.bytes() < MOVED_FROM || size > isize::MAX as usize {
             return Ok(ptr::null_mut());
         }
-        let mut pages = self.pages();
-        let Some(to) = pages.allocate(self.ground(), units(size), UNIT, Use::Large) else {
+        // Only within a page heap: both runs need its lock.
+        let mut pages = self.pages.of(from);
+        let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
             return Ok(ptr::null_mut());
         };
         if pages.remap(self.ground(), from, to) {
@@ -118,9 +116,9 @@ impl Allocator {
             // SAFETY: a live run of the caller's, who needs its content no more.
             && unsafe { os::purge(span.start.get(), span.bytes()) };
         span.dirty.set(!clean);
-        let mut more = self.pages().take_back(self.ground(), span);
+        let mut more = self.pages.of(span).take_back(self.ground(), span);
         while more {
-            more = self.pages().purge_excess(self.ground());
+            more = self.pages.of(span).purge_excess(self.ground());
         }
     }
 
@@ -145,8 +143,8 @@ impl Allocator {
         }
         let (now, wanted) = (span.units.get(), units(size));
         if wanted < now {
-            self.pages().shrink(self.ground(), span, wanted);
+            self.pages.of(span).shrink(self.ground(), span, wanted);
         }
-        Ok(wanted <= now || self.pages().extend(self.ground(), span, wanted))
+        Ok(wanted <= now || self.pages.of(span).extend(self.ground(), span, wanted))
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use crate::span::Use;
 
     fn span(units: usize) -> &'static Span {
-        Box::leak(Box::new(Span::new(UNIT, units, Use::Large, true)))
+        Box::leak(Box::new(Span::new(UNIT, units, Use::Large, true, 0)))
     }
 
     fn units(spans: &[&Span]) -> Vec<usize> {

@@ -1,4 +1,4 @@
-//! The page heap: runs of units, got from the system in whole chunks and given back to it when they were free for long enough.
+//! A page heap: runs of units, got from the system in whole chunks and given back to it when they were free for long enough.
 //!
 //! `allocate → a dirty run that fits, or: a clean one, or: fresh chunks from the system`. Dirty runs come first since their pages are there already. Runs
 //! are found by size in bins with a bit set of the occupied ones (M. Masmano et al., "TLSF", 2004); neighbours
@@ -6,38 +6,42 @@
 //! addresses and reads as zero.
 
 mod bins;
+mod combine;
+mod heaps;
 mod huge;
 mod limit;
 mod purge;
 mod queue;
+mod resize;
+mod shared;
 mod whole;
 
 use core::ptr::NonNull;
 
 use self::bins::Bins;
+pub(crate) use self::heaps::{Home, PageHeaps, large};
 use self::huge::HugePages;
 pub(crate) use self::huge::Wanted;
-use self::limit::GroupLimit;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
+pub(crate) use self::shared::Shared;
+use self::shared::Sums;
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
 use crate::os;
 use crate::span::{Span, Use};
 use crate::statistics::Statistics;
-use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::sync::{Lock, Ordering};
 use crate::units::{CHUNK, UNIT, Units};
 
 /// Units by which the heap grows at least: 32 MiB of addresses (Miri pays for every byte).
 const GROW_MIN: usize = if cfg!(miri) { CHUNK } else { 32 << 20 } / UNIT;
 /// Units by which the heap grows at most, unless more is asked for: 1 GiB of addresses.
 const GROW_MAX: usize = (1 << 30) / UNIT;
-/// How often the page heap looks for runs to purge, in milliseconds.
+/// How often the page heap looks for runs to purge, and calls for somebody else to do so, in milliseconds.
 const TICK_MS: u64 = 5;
 /// Units that one tick purges, give or take a slice: 2 MiB.
 const TICK_UNITS: usize = (2 << 20) / UNIT;
-/// Runs whose pages came from elsewhere, at most: each may cost three of the mappings that a process may have (65 530).
-const REMAPPED_MAX: usize = 4096;
 /// Dirty units from which on somebody is called to look after them: 1 MiB.
 const CALL_FROM: usize = (1 << 20) / UNIT;
 /// Units that may be dirty while somebody looks after them: 1 GiB. What a free leaves beyond goes back to the system at once.
@@ -45,8 +49,10 @@ const TENDED_DIRTY_MAX: usize = (1 << 30) / UNIT;
 /// Units that may be dirty while nobody does, in a program that may never call again: 48 MiB.
 const DIRTY_MAX: usize = (48 << 20) / UNIT;
 
-/// See the module.
+/// One page heap; there are several, see [`PageHeaps`].
 pub(crate) struct PageHeap {
+    /// Its index.
+    page_heap: u8,
     clean: Bins,
     dirty: Bins,
     /// The dirty runs again, by age.
@@ -60,15 +66,14 @@ pub(crate) struct PageHeap {
     small_units: usize,
     /// Large blocks.
     large_blocks: usize,
-    /// Large runs whose pages came from elsewhere.
-    remapped: usize,
     huge_pages: HugePages,
-    /// Huge pages that were made by a mark.
-    marked: u32,
-    group_limit: GroupLimit,
+    /// What the other page heaps know of this one.
+    told: Sums<usize>,
     /// Whether free memory is being given back because there was too much of it.
     trimming: bool,
     ticked_ms: u64,
+    /// When it last called for somebody.
+    called_ms: u64,
 }
 
 // SAFETY: the pointers lead to descriptors that only the holder of the page heap's lock touches while they are free.
@@ -78,19 +83,36 @@ unsafe impl Send for PageHeap {}
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) options: &'a Options,
-    /// Set when somebody should look after the dirty runs.
-    pub(crate) calls: &'a AtomicU32,
-    /// Whether the heap has more memory than it should.
-    pub(crate) tight: &'a AtomicU32,
-    /// Not 0: somebody does.
-    pub(crate) tended: &'a AtomicU32,
+    pub(crate) shared: &'a Shared,
     pub(crate) units: &'a Units,
     pub(crate) meta: &'a Lock<Meta>,
 }
 
+/// What a run is to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    /// Its length.
+    pub(crate) units: usize,
+    /// It begins at a multiple of so many bytes (a power of two).
+    pub(crate) align: usize,
+    pub(crate) usage: Use,
+}
+
+/// Where a run may come from; what is dirty comes first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Dirty runs.
+    Dirty,
+    /// Free ones of either kind.
+    Free,
+    /// Those, or fresh chunks.
+    Any,
+}
+
 impl PageHeap {
-    pub(crate) const fn new() -> Self {
+    const fn new(page_heap: u8) -> Self {
         Self {
+            page_heap,
             clean: Bins::new(),
             dirty: Bins::new(),
             queue: Queue::new(),
@@ -99,34 +121,23 @@ impl PageHeap {
             free_units: 0,
             small_units: 0,
             large_blocks: 0,
-            remapped: 0,
             huge_pages: HugePages::Unknown,
-            marked: 0,
-            group_limit: GroupLimit::Unknown,
+            told: Sums::NOTHING,
             trimming: false,
             ticked_ms: 0,
+            called_ms: 0,
         }
     }
 
-    /// A run of `units` units at a multiple of `align` bytes (a power of two); its `dirty` says whether it may
-    /// hold anything but zeros.
-    pub(crate) fn allocate(
-        &mut self,
-        ground: Ground,
-        units: usize,
-        align: usize,
-        usage: Use,
-    ) -> Option<&'static Span> {
+    /// A run whose `dirty` says whether it may hold anything but zeros.
+    fn allocate(&mut self, ground: Ground, run: Run, source: Source) -> Option<&'static Span> {
+        let Run { units, align, usage } = run;
         let slack = align.max(UNIT) / UNIT - 1;
         let wanted = units.checked_add(slack)?;
         if wanted > os::window().len() / UNIT {
             return None;
         }
-        let span = match self.find(ground, units, wanted, align) {
-            Some(span) => span,
-            None => self.grow(ground, wanted)?,
-        };
-        let place = self.unlink(span);
+        let (span, place) = self.find(ground, run, wanted, source)?;
         let head = (span.start.get().next_multiple_of(align.max(UNIT)) - span.start.get()) / UNIT;
         let (head, span) = match head {
             0 => (None, span),
@@ -153,22 +164,51 @@ impl PageHeap {
         Some(span)
     }
 
-    /// A free run that holds `units` at a multiple of `align`; `wanted` units hold that wherever they begin.
-    fn find(&mut self, ground: Ground, units: usize, wanted: usize, align: usize) -> Option<&'static Span> {
-        let aligned = |bins: &Bins| {
-            let run = bins.find(units)?;
-            (wanted > units && run.start.get().is_multiple_of(align)).then_some(run)
+    /// Takes out a free run that holds the one that is asked for, `wanted` units of which hold it wherever they begin; and where it
+    /// was.
+    fn find(
+        &mut self,
+        ground: Ground,
+        run: Run,
+        wanted: usize,
+        source: Source,
+    ) -> Option<(&'static Span, Place)> {
+        let in_bins = |bins: &Bins| {
+            let aligned = |found: &&Span| found.start.get().is_multiple_of(run.align);
+            let shorter = if wanted > run.units { bins.find(run.units).filter(aligned) } else { None };
+            shorter.or_else(|| bins.find(wanted))
         };
-        let found = aligned(&self.dirty)
-            .or_else(|| self.dirty.find(wanted))
-            .or_else(|| aligned(&self.clean))
-            .or_else(|| self.clean.find(wanted));
-        if found.is_some() || wanted < CHUNK / UNIT || self.free_units < wanted {
-            return found;
+        if let Some(dirty) = in_bins(&self.dirty) {
+            return Some((dirty, self.unlink(dirty)));
         }
-        // Clean runs and dirty ones do not merge. Before the heap grows by much, all become clean.
+        if wanted == run.units
+            && let Some(combined) = self.combine(ground, wanted)
+        {
+            return Some((combined, Place::NEWEST));
+        }
+        let found = match source {
+            Source::Dirty => None,
+            Source::Free => in_bins(&self.clean),
+            Source::Any => in_bins(&self.clean)
+                .or_else(|| self.join(ground, wanted))
+                .or_else(|| self.grow(ground, wanted)),
+        }?;
+        Some((found, self.unlink(found)))
+    }
+
+    /// A clean run of `units` units, after all that is free has become clean, where that is much: clean runs and dirty ones do not
+    /// merge, and the heap would grow.
+    fn join(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
+        if units < CHUNK / UNIT || self.free_units < units.max(self.mapped / 4) {
+            return None;
+        }
         self.purge_all(ground);
-        self.clean.find(wanted)
+        self.clean.find(units)
+    }
+
+    /// A run of one large block, from this page heap and no other.
+    pub(crate) fn allocate_large(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
+        self.allocate(ground, large(units, UNIT), Source::Any)
     }
 
     /// Takes a run back, all of it dirty.
@@ -185,75 +225,21 @@ impl PageHeap {
             Use::Small => self.small_units -= span.units.get(),
             _ => self.large_blocks -= 1,
         }
-        if self.unmix(span) {
+        if Self::unmix(ground, span) {
             span.dirty.set(false);
         }
         span.since_ms.set(now);
+        let few = self.queue.units() < CALL_FROM;
         self.link(ground, span);
         self.heed_limit(ground);
         self.tick(ground, now);
-        if self.queue.units() >= CALL_FROM {
+        // Not each time: all threads look at the word.
+        if self.queue.units() >= CALL_FROM && (few || now.wrapping_sub(self.called_ms) >= TICK_MS) {
+            self.called_ms = now;
             // Relaxed: a hint; the next one sees it.
-            ground.calls.store(1, Ordering::Relaxed);
+            ground.shared.calls.store(1, Ordering::Relaxed);
         }
         self.trimming
-    }
-
-    /// Moves the pages of the large run `from` to the front of the large run `to`, which is no shorter, and takes `from` back.
-    /// `false`: the system refused.
-    pub(crate) fn remap(&mut self, ground: Ground, from: &'static Span, to: &'static Span) -> bool {
-        if self.remapped >= REMAPPED_MAX {
-            return false;
-        }
-        // SAFETY: the caller owns both runs, and needs the content of `from` only.
-        if !unsafe { os::remap(from.start.get(), to.start.get(), from.bytes()) } {
-            return false;
-        }
-        to.remapped.set(true);
-        self.remapped += 1;
-        self.unmix(from);
-        self.large_blocks -= 1;
-        from.dirty.set(false);
-        self.link(ground, from);
-        true
-    }
-
-    /// Makes a run that nobody uses a mapping like any other, if it is not; then it is clean, and the result is `true`.
-    fn unmix(&mut self, span: &Span) -> bool {
-        if !span.remapped.replace(false) {
-            return false;
-        }
-        self.remapped -= 1;
-        // SAFETY: nobody uses the run.
-        unsafe { os::unmix(span.start.get(), span.bytes()) }
-    }
-
-    /// Makes a large run `units` long (fewer than it has) and takes the rest back.
-    pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) {
-        if let Some(rest) = self.split(ground, span, units) {
-            ground.units.set_ends(span.start.get(), units, ptr(span));
-            self.large_blocks += 1;
-            self.remapped += usize::from(rest.remapped.get());
-            self.free(ground, rest);
-        }
-    }
-
-    /// Makes a large run `units` long (more than it has) if the run behind it is free and long enough.
-    pub(crate) fn extend(&mut self, ground: Ground, span: &'static Span, units: usize) -> bool {
-        let more = units - span.units.get();
-        let Some(next) = self.free_neighbour(ground, span.end()) else { return false };
-        if next.start.get() != span.end() || next.units.get() < more {
-            return false;
-        }
-        self.unlink(next);
-        let rest = if next.units.get() > more { self.split(ground, next, more) } else { None };
-        span.units.set(span.units.get() + next.units.get());
-        ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
-        self.discard(next);
-        if let Some(rest) = rest {
-            self.link(ground, rest);
-        }
-        true
     }
 
     /// Gives dirty runs back to the system, now and then: those that were dirty for long, unless somebody else looks after them, and
@@ -261,7 +247,8 @@ impl PageHeap {
     fn tick(&mut self, ground: Ground, now_ms: u64) {
         self.purge_excess(ground);
         // Relaxed: a hint.
-        if ground.tended.load(Ordering::Relaxed) == 0 && now_ms.wrapping_sub(self.ticked_ms) >= TICK_MS {
+        if ground.shared.tended.load(Ordering::Relaxed) == 0 && now_ms.wrapping_sub(self.ticked_ms) >= TICK_MS
+        {
             self.ticked_ms = now_ms;
             let mut purged = 0;
             while purged < TICK_UNITS
@@ -292,14 +279,19 @@ impl PageHeap {
         let padded = units.saturating_add(ground.options.thresholds.top_pad() / UNIT);
         let usual =
             (self.mapped / 4).clamp(GROW_MIN, GROW_MAX).max(least).max(padded).next_multiple_of(chunk);
-        self.learn_group_limit(ground);
+        if self.mapped > 0 {
+            self.learn_group_limit(ground);
+        }
         let (start, got) = [usual, least]
             .into_iter()
             .find_map(|units| Some((os::map(units * UNIT, CHUNK)?.as_ptr().expose_provenance(), units)))?;
         // From here on a failure leaves the chunks mapped and unused: the system has no memory for our records
         // either, and untouched chunks cost none.
         let span = self.descriptor(ground, start, got, Use::Free, false)?;
-        if !ground.units.register(start, got * UNIT, |count| ground.meta.lock().array(count)) {
+        let mut meta = ground.meta.lock();
+        let registered = ground.units.register(start, got * UNIT, self.page_heap, |count| meta.array(count));
+        drop(meta);
+        if !registered {
             self.discard(span);
             return None;
         }
@@ -376,7 +368,7 @@ impl PageHeap {
 
     /// The free run whose end touches `address`, which is just outside a run of ours.
     fn free_neighbour(&self, ground: Ground, address: usize) -> Option<&'static Span> {
-        let span = ground.units.neighbour(address)?;
+        let span = ground.units.neighbour(address, self.page_heap)?;
         // SAFETY: the table names live descriptors at the ends of every run.
         let span = unsafe { span.as_ref() };
         (span.usage.get() == Use::Free).then_some(span)
@@ -406,7 +398,7 @@ impl PageHeap {
             None => ground.meta.lock().record()?,
         };
         // SAFETY: the record is ours alone, large and aligned enough.
-        unsafe { record.write(Span::new(start, units, usage, dirty)) };
+        unsafe { record.write(Span::new(start, units, usage, dirty, self.page_heap)) };
         // SAFETY: just written; descriptors' memory is never unmapped.
         Some(unsafe { record.as_ref() })
     }
@@ -416,17 +408,14 @@ impl PageHeap {
         unsafe { self.spares.put(NonNull::from(span)) };
     }
 
-    /// What the page heap knows of the heap's statistics.
-    pub(crate) fn statistics(&self) -> Statistics {
+    /// Adds what the page heap knows of the heap's statistics.
+    fn count(&self, statistics: &mut Statistics) {
         let active = self.mapped - self.free_units;
-        Statistics {
-            mapped: self.mapped * UNIT,
-            active: active * UNIT,
-            large: (active - self.small_units) * UNIT,
-            large_blocks: self.large_blocks,
-            retained: self.queue.units() * UNIT,
-            ..Statistics::default()
-        }
+        statistics.mapped += self.mapped * UNIT;
+        statistics.active += active * UNIT;
+        statistics.large += (active - self.small_units) * UNIT;
+        statistics.large_blocks += self.large_blocks;
+        statistics.retained += self.queue.units() * UNIT;
     }
 
     /// Bytes in free runs that the system has not got back.

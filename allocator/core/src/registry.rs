@@ -275,7 +275,7 @@ impl Allocator {
         for depot in &self.depots {
             visit(depot.raw_lock());
         }
-        visit(self.pages.raw());
+        self.pages.all().iter().for_each(|heap| visit(heap.raw()));
         visit(self.spares.raw());
         visit(self.meta.raw());
     }

@@ -61,7 +61,7 @@ fn run(blocks: &[Slot], step: usize) -> usize {
 
 /// Descriptor of a span.
 ///
-/// Guarded by the page heap's lock while free or large, by the owning arena's lock while small. A live large
+/// Guarded by its page heap's lock while free or large, by the owning arena's lock while small. A live large
 /// block's descriptor is also read by whoever owns the block.
 pub(crate) struct Span {
     /// Neighbours in the one list that the span is in: a bin of the page heap, or an arena's list of a class.
@@ -76,12 +76,14 @@ pub(crate) struct Span {
     pub(crate) units: Cell<usize>,
     /// When a free span became dirty, in milliseconds of `os::now_ms`.
     pub(crate) since_ms: Cell<u64>,
+    /// The page heap that the run belongs to.
+    pub(crate) page_heap: u8,
     /// Always guarded by the page heap's lock: neighbours ask for it.
     pub(crate) usage: Cell<Use>,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
-    /// Large: whether its pages came from elsewhere, so that the system keeps a mapping of its own for them. Guarded by the page
-    /// heap's lock.
+    /// Large: whether its pages came from elsewhere, so that the system keeps a mapping of its own for them. Guarded by the page heap's
+    /// lock.
     pub(crate) remapped: Cell<bool>,
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
     pub(crate) cached: Cell<bool>,
@@ -107,7 +109,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// A span of `units` units at `start`.
-    pub(crate) fn new(start: usize, units: usize, usage: Use, dirty: bool) -> Self {
+    pub(crate) fn new(start: usize, units: usize, usage: Use, dirty: bool, page_heap: u8) -> Self {
         Self {
             next: Cell::new(ptr::null_mut()),
             prev: Cell::new(ptr::null_mut()),
@@ -116,6 +118,7 @@ impl Span {
             start: Cell::new(start),
             units: Cell::new(units),
             since_ms: Cell::new(0),
+            page_heap,
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
             remapped: Cell::new(false),
@@ -331,7 +334,7 @@ mod tests {
     use super::*;
 
     fn small(class: Class) -> Span {
-        let span = Span::new(UNIT * 64, size_class::of(class).units.into(), Use::Free, false);
+        let span = Span::new(UNIT * 64, size_class::of(class).units.into(), Use::Free, false, 0);
         span.cut(class);
         span
     }

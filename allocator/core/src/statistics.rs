@@ -168,7 +168,7 @@ fn member(sink: Sink<'_>, before: &str, name: &str, value: usize) {
 impl Allocator {
     /// What the heap is made of.
     pub fn statistics(&self) -> Statistics {
-        let mut statistics = self.pages.lock().statistics();
+        let mut statistics = self.pages.statistics();
         statistics.metadata = self.meta.lock().mapped();
         for arena in self.existing_arenas() {
             arena.count(&mut statistics.classes);

@@ -71,6 +71,13 @@ impl RawLock {
         self.acquire_contended()
     }
 
+    /// Whether the lock was free; then the calling thread holds it.
+    #[cfg_attr(loom, expect(dead_code, reason = "nothing that is modelled tries"))]
+    pub(crate) fn try_acquire(&self) -> bool {
+        // Acquire, Relaxed: as in `acquire`.
+        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     #[cold]
     fn acquire_contended(&self) -> bool {
         if is_forking() {
@@ -199,6 +206,12 @@ mod guarded {
         #[inline]
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             Guard { releases: self.raw.acquire(), lock: self }
+        }
+
+        /// Access if nobody has it, without waiting.
+        #[inline]
+        pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.raw.try_acquire().then(|| Guard { releases: true, lock: self })
         }
 
         /// The lock without its value: for `fork`, which takes every lock and gives them back in parent and child.

@@ -31,18 +31,17 @@ impl Allocator {
             self.empty_depots();
         }
         self.pages.purge_old(self.ground(), os::now_ms());
+        if self.is_tight() {
+            self.pages.purge_excess(self.ground());
+        }
         // Between two searches it is not known.
         let busy = !look.is_multiple_of(LOOKS_PER_SEARCH) || self.purge_holes();
-        if active || busy || self.pages.lock().has_dirty(self.ground()) {
-            Found::Work
-        } else {
-            Found::Nothing
-        }
+        if active || busy || self.pages.has_dirty(self.ground()) { Found::Work } else { Found::Nothing }
     }
 
     /// Whether much was freed that nobody has looked at.
     pub(crate) fn is_called_for(&self) -> bool {
-        self.pages.lock().has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
+        self.pages.has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
     }
 
     /// Gives back pages of spans in which no block is live, if none came or went since the last call. `true`: somewhere some did.

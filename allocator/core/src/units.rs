@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use crate::os;
 use crate::size_class::{self, CLASS_BITS, Class};
 use crate::span::Span;
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// log2 of [`UNIT`].
 pub(crate) const UNIT_SHIFT: u32 = 14;
@@ -126,7 +126,7 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
         self.base.load(Ordering::Relaxed).wrapping_add(address >> SHIFT)
     }
 
-    /// Makes the elements of `[start, start + len)` writable. The caller holds the page heap's lock.
+    /// Makes the elements of `[start, start + len)` writable. The caller holds the records' lock.
     fn prepare(&self, start: usize, len: usize) -> bool {
         if !self.established() {
             return false;
@@ -136,9 +136,9 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
         (first..=last).all(|island| self.prepare_island(island))
     }
 
-    /// Makes the table be there. The caller holds the page heap's lock.
+    /// Makes the table be there. The caller holds the records' lock.
     fn established(&self) -> bool {
-        // Relaxed: guarded by the page heap's lock.
+        // Relaxed: guarded by the records' lock.
         self.state.load(Ordering::Relaxed) != ABSENT || self.establish()
     }
 
@@ -149,9 +149,9 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
         let bytes = ((window.end >> SHIFT) * size_of::<T>()).next_multiple_of(ISLAND) - first;
         if let Some(table) = os::reserve(bytes) {
             let base = table.as_ptr().wrapping_sub(first).cast::<T>();
-            // Relaxed: guarded by the page heap's lock; for readers see `at`.
+            // Relaxed: guarded by the records' lock; for readers see `at`.
             self.base.store(base, Ordering::Relaxed);
-            // Relaxed: guarded by the page heap's lock.
+            // Relaxed: guarded by the records' lock.
             self.state.store(WHOLE, Ordering::Relaxed);
             return true;
         }
@@ -172,7 +172,7 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
 
     fn prepare_island(&self, island: usize) -> bool {
         let (word, bit) = (&self.islands[island / 32], 1 << (island % 32));
-        // Relaxed: guarded by the page heap's lock.
+        // Relaxed: guarded by the records' lock.
         let ready = word.load(Ordering::Relaxed);
         if ready & bit != 0 {
             return true;
@@ -187,8 +187,8 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
             os::map_at(address, ISLAND).is_some()
         };
         if done {
-            // Relaxed: as above.
-            word.store(ready | bit, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `neighbour`: the island is there before its bit is.
+            word.store(ready | bit, Ordering::Release);
         }
         done
     }
@@ -200,7 +200,11 @@ const fn island_words(element: usize, shift: u32) -> usize {
 
 /// What the chunk table knows of a chunk: the span of each unit. For a span of small blocks every unit is filled in, for
 /// other runs the first and the last.
-pub(crate) struct ChunkInfo([AtomicPtr<Span>; CHUNK_UNITS]);
+pub(crate) struct ChunkInfo {
+    spans: [AtomicPtr<Span>; CHUNK_UNITS],
+    /// The page heap whose chunk it is. Written once.
+    page_heap: AtomicU8,
+}
 
 static NO_ENTRY: Entry = 0;
 static NO_CHUNK: usize = 0;
@@ -241,17 +245,29 @@ impl Units {
     /// # Safety
     /// As for [`Units::entry`].
     pub(crate) unsafe fn span(&self, address: usize) -> Option<NonNull<Span>> {
+        // SAFETY: the caller's contract.
+        Self::span_in(unsafe { self.chunk(address) }?, address)
+    }
+
+    fn span_in(info: &ChunkInfo, address: usize) -> Option<NonNull<Span>> {
+        // Relaxed: whoever holds a block of the unit, or the lock of the chunk's page heap, got it after the span was written.
+        NonNull::new(info.spans[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed))
+    }
+
+    /// What is known of the chunk in which `address` lies; `None` for what is not ours.
+    ///
+    /// # Safety
+    /// As for [`Units::entry`].
+    unsafe fn chunk(&self, address: usize) -> Option<&'static ChunkInfo> {
         if !os::window().contains(&address) {
             return None;
         }
         // SAFETY: the caller's contract and `FlatTable::at`.
         let slot = unsafe { &*self.chunks.at(address) };
-        // Acquire: pairs with the Release in `register`: the chunk's spans are zeroed before they are seen.
+        // Acquire: pairs with the Release in `register`: the chunk's info is there before it is seen.
         let info = NonNull::new(slot.load(Ordering::Acquire))?;
         // SAFETY: chunk infos live for ever.
-        let info = unsafe { info.as_ref() };
-        // Relaxed: whoever holds a block of the unit got it after the span was written.
-        NonNull::new(info.0[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed))
+        Some(unsafe { info.as_ref() })
     }
 
     /// Whether `address` lies in a chunk of ours.
@@ -265,17 +281,18 @@ impl Units {
         os::window().contains(&address) && !slot().load(Ordering::Relaxed).is_null()
     }
 
-    /// Reserves the tables, so that they answer for foreign addresses too. The caller holds the page heap's lock.
+    /// Reserves the tables, so that they answer for foreign addresses too. The caller holds the records' lock.
     pub(crate) fn establish(&self) -> bool {
         self.entries.established() && self.chunks.established()
     }
 
-    /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of the heap. `infos` gives zeroed
-    /// memory for that many chunk infos. The caller holds the page heap's lock.
+    /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of `page_heap`. `infos` gives zeroed
+    /// memory for that many chunk infos. The caller holds the page heap's lock and the records'.
     pub(crate) fn register(
         &self,
         start: usize,
         len: usize,
+        page_heap: u8,
         infos: impl FnOnce(usize) -> Option<NonNull<ChunkInfo>>,
     ) -> bool {
         if !self.entries.prepare(start, len) || !self.chunks.prepare(start, len) {
@@ -285,6 +302,9 @@ impl Units {
         for index in 0..len / CHUNK {
             // SAFETY: `infos` gave that many.
             let info = unsafe { infos.add(index) };
+            // Relaxed: nobody else knows the chunk; published by the Release below.
+            // SAFETY: zeroed memory, which nobody else knows.
+            unsafe { info.as_ref() }.page_heap.store(page_heap, Ordering::Relaxed);
             // SAFETY: the table was prepared for this address.
             let slot = unsafe { &*self.chunks.at(start + index * CHUNK) };
             // Release: pairs with the Acquire in `span`.
@@ -293,18 +313,20 @@ impl Units {
         true
     }
 
-    /// The span whose first or last unit, or whose small block, `address` lies in, for the page heap, which holds its lock and asks for
-    /// neighbours that may not be ours.
-    pub(crate) fn neighbour(&self, address: usize) -> Option<NonNull<Span>> {
-        // Relaxed: guarded by the page heap's lock.
+    /// The span whose first or last unit, or whose small block, `address` lies in, if that is of `page_heap`, whose lock the caller
+    /// holds.
+    pub(crate) fn neighbour(&self, address: usize, page_heap: u8) -> Option<NonNull<Span>> {
+        // Relaxed: it has not changed since before the page heap's first chunk.
         let piecemeal = self.chunks.state.load(Ordering::Relaxed) == PIECEMEAL;
         let island = (address >> CHUNK_SHIFT) * size_of::<usize>() / ISLAND;
-        // Relaxed: as above.
-        if piecemeal && self.chunks.islands[island / 32].load(Ordering::Relaxed) & (1 << (island % 32)) == 0 {
+        // Acquire: pairs with the Release in `prepare_island`.
+        if piecemeal && self.chunks.islands[island / 32].load(Ordering::Acquire) & (1 << (island % 32)) == 0 {
             return None;
         }
         // SAFETY: the table is whole, or its island for this address is mapped.
-        unsafe { self.span(address) }
+        let info = unsafe { self.chunk(address) }?;
+        // Relaxed: written once, before the chunk was seen.
+        (info.page_heap.load(Ordering::Relaxed) == page_heap).then(|| Self::span_in(info, address)).flatten()
     }
 
     /// Records `span` for the first and the last unit of `[start, start + units)`.
@@ -327,12 +349,12 @@ impl Units {
     fn set_span(&self, address: usize, span: *mut Span) {
         // SAFETY: `register` made room for the address.
         let slot = unsafe { &*self.chunks.at(address) };
-        // Relaxed: the chunk was registered under the page heap's lock, which every writer has held since.
+        // Relaxed: the chunk was registered under its page heap's lock, which every writer has held since.
         let info = slot.load(Ordering::Relaxed);
         // SAFETY: chunk infos live for ever.
         let info = unsafe { &*info };
         // Relaxed: as for entries.
-        info.0[(address % CHUNK) >> UNIT_SHIFT].store(span, Ordering::Relaxed);
+        info.spans[(address % CHUNK) >> UNIT_SHIFT].store(span, Ordering::Relaxed);
     }
 }
 

@@ -187,9 +187,9 @@ fn many_threads_that_free_each_others_blocks() {
 /// Bytes in use once all that can be given back is.
 fn kept_bytes(allocator: &Allocator) -> usize {
     allocator.reclaim(&Heap::inert());
-    let pages = allocator.pages.lock();
-    assert_eq!(pages.dirty_bytes(), 0);
-    pages.used_bytes()
+    let pages = allocator.pages.statistics();
+    assert_eq!(pages.retained, 0);
+    pages.active
 }
 
 #[test]

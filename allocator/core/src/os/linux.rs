@@ -164,6 +164,17 @@ pub(crate) fn huge_pages() -> bool {
     length.is_some() && (chosen(b"[madvise]") || chosen(b"[always]"))
 }
 
+pub(crate) fn processors() -> usize {
+    // SAFETY: plain data.
+    let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the call fills in the set, which is that long; it fails on machines with more processors than fit.
+    let known = keeping_errno(|| unsafe {
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0
+    });
+    // SAFETY: the set is initialised.
+    if known { unsafe { libc::CPU_COUNT(&set) }.max(1) as usize } else { 1024 }
+}
+
 pub(crate) fn memory_limit() -> Option<usize> {
     super::cgroup::memory_limit(read)
 }

@@ -8,6 +8,7 @@
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `processors()` | how many processors the process may run on, at least 1 |
 //! | `has_several_threads()` | whether the process has more than one thread, also of those that never asked for memory; `false` where that is not known |
 //! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
 //! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |

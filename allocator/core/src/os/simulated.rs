@@ -257,6 +257,10 @@ pub(crate) fn set_page_size(size: usize) {
     PAGE_SIZE.set(size);
 }
 
+pub(crate) fn processors() -> usize {
+    4
+}
+
 pub(crate) fn has_several_threads() -> bool {
     false
 }

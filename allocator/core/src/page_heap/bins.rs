@@ -48,6 +48,18 @@ impl Bins {
         }
     }
 
+    /// All runs, nearly the longest first.
+    pub(super) fn longest_first(&self) -> impl Iterator<Item = &'static Span> {
+        let words = self.occupied.iter().enumerate().rev();
+        let bins = words.flat_map(|(word, &bits)| {
+            let highest = move |bits: &u64| 63 - bits.leading_zeros() as usize;
+            let below = move |bits: &u64| Some(bits & !(1 << highest(bits))).filter(|&bits| bits != 0);
+            core::iter::successors(Some(bits).filter(|&bits| bits != 0), below)
+                .map(move |bits| word * 64 + highest(&bits))
+        });
+        bins.flat_map(|bin| core::iter::successors(self.lists[bin].first(), |&span| SpanList::after(span)))
+    }
+
     /// A run of at least `units`, nearly the shortest.
     pub(super) fn find(&self, units: usize) -> Option<&'static Span> {
         let own = bin_of(units);

@@ -1,17 +1,17 @@
 //! Huge pages for large heaps of small blocks.
 
-use super::{Ground, PageHeap};
+use super::{Ground, Home, PageHeap, PageHeaps, Run, Source, large};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::Lock;
+use crate::sync::Ordering;
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
 /// quarter of the heap at most, and less the larger the heap.
 pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
 /// Huge pages that are made by a mark on their mapping, which is cheaper, but may cost one of the mappings that a process may have (65 530).
-const MARKED_MAX: u32 = 8192;
+const MARKED_MAX: usize = 8192;
 
 /// Whether the system gives huge pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,38 +35,71 @@ pub(crate) struct Wanted {
     pub(crate) densely: bool,
 }
 
-impl Lock<PageHeap> {
+/// A run for small blocks.
+fn small(units: usize) -> Run {
+    Run { units, align: UNIT, usage: Use::Small }
+}
+
+impl PageHeaps {
     /// A span for small blocks. (A longer one than wanted where a run cannot be split for lack of memory for records.)
-    pub(crate) fn allocate_small(&self, ground: Ground, wanted: Wanted) -> Option<&'static Span> {
+    pub(crate) fn allocate_small(
+        &self,
+        ground: Ground,
+        home: &Home,
+        wanted: Wanted,
+    ) -> Option<&'static Span> {
         let Wanted { least, most, densely } = wanted;
-        let mut heap = self.lock();
-        let units = match heap.dirty.find(most).or_else(|| heap.dirty.find(least)) {
-            Some(run) => (run.units.get() / least * least).min(most),
-            None => most,
-        };
+        let (index, mut heap) = self.enter(home);
+        if let Some(span) = heap.allocate_dirty_small(ground, wanted) {
+            return Some(span);
+        }
+        if ground.shared.has_dirty_elsewhere(index, least) {
+            drop(heap);
+            if let Some(span) =
+                self.elsewhere(ground, index, least, |heap| heap.allocate_dirty_small(ground, wanted))
+            {
+                return Some(span);
+            }
+            heap = self.all()[index].lock();
+        }
         if densely
-            && heap.wants_huge_page(ground, units)
-            && let Some(page) = heap.allocate(ground, CHUNK / UNIT, CHUNK, Use::Large)
+            && heap.wants_huge_page(ground, most)
+            && let Some(page) = heap.allocate(ground, large(CHUNK / UNIT, CHUNK), Source::Any)
         {
-            let mark = heap.marked < MARKED_MAX;
-            heap.marked += u32::from(mark);
             // To make it takes the system as long as a hundred spans take us: other threads need not wait.
             drop(heap);
+            // Relaxed: a bound, give or take what others do meanwhile.
+            let mark = ground.shared.marked.fetch_add(1, Ordering::Relaxed) < MARKED_MAX;
             // SAFETY: the run is ours alone.
             let made = unsafe { os::collapse(page.start.get(), CHUNK, mark) };
-            heap = self.lock();
+            heap = self.all()[index].lock();
             heap.put_huge_page(ground, page, made);
         }
-        let span = heap.allocate(ground, units, UNIT, Use::Small);
-        span.or_else(|| heap.allocate(ground, least, UNIT, Use::Small))
+        let span = heap.allocate(ground, small(most), Source::Any);
+        let span = span.or_else(|| heap.allocate(ground, small(least), Source::Any));
+        span.or_else(|| {
+            drop(heap);
+            self.anywhere(ground, small(least))
+        })
     }
 }
 
 impl PageHeap {
+    /// As much of a dirty run as is wanted.
+    fn allocate_dirty_small(&mut self, ground: Ground, wanted: Wanted) -> Option<&'static Span> {
+        let Wanted { least, most, .. } = wanted;
+        let run = self.dirty.find(most).or_else(|| self.dirty.find(least))?;
+        let units = (run.units.get() / least * least).min(most);
+        self.allocate(ground, small(units), Source::Dirty)
+    }
+
     /// Whether a run of `wanted` units for small blocks should come from a fresh huge page: many small blocks live, and no dirty
     /// run is long enough.
     fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
-        if self.small_units < HUGE_FROM || wanted > CHUNK / UNIT || self.dirty.find(wanted).is_some() {
+        if self.total(ground.shared).small < HUGE_FROM
+            || wanted > CHUNK / UNIT
+            || self.dirty.find(wanted).is_some()
+        {
             return false;
         }
         if self.huge_pages == HugePages::Unknown {

@@ -10,55 +10,44 @@ use crate::units::UNIT;
 /// Of the memory that the process's control group may have, in hundredths.
 const SHARE: usize = 75;
 
-/// The limit that follows from the control group's.
-#[derive(Clone, Copy)]
-pub(super) enum GroupLimit {
-    /// Nobody has looked.
-    Unknown,
-    /// In units.
-    Known(usize),
-}
-
 impl PageHeap {
-    /// Units that cost memory, or would if the program touched all of what it has.
-    fn resident(&self) -> usize {
-        self.mapped - self.free_units + self.queue.units()
-    }
-
     /// Whether the heap has more memory than it should.
     pub(super) fn is_tight(&self, ground: Ground) -> bool {
-        let limit = match (ground.options.get(Name::SoftLimit), self.group_limit) {
-            (0, GroupLimit::Known(units)) => units,
-            (0, GroupLimit::Unknown) => return false,
-            (bytes, _) => bytes / UNIT,
-        };
-        self.resident() > limit
+        // Relaxed: a hint; it is learned once.
+        let limit =
+            match (ground.options.get(Name::SoftLimit), ground.shared.group_limit.load(Ordering::Relaxed)) {
+                (0, 0) => return false,
+                (0, units) => units,
+                (bytes, _) => bytes / UNIT,
+            };
+        self.total(ground.shared).resident > limit
     }
 
     /// Looks once what the control group may have. A heap that never grows is too small to matter to any.
     pub(super) fn learn_group_limit(&mut self, ground: Ground) {
-        if self.mapped > 0
-            && let GroupLimit::Unknown = self.group_limit
-            && ground.options.get(Name::SoftLimit) == 0
-        {
-            let units = os::memory_limit().map_or(usize::MAX, |bytes| bytes / 100 * SHARE / UNIT);
-            self.group_limit = GroupLimit::Known(units);
+        let known = &ground.shared.group_limit;
+        // Relaxed: everybody comes to the same result.
+        if known.load(Ordering::Relaxed) == 0 && ground.options.get(Name::SoftLimit) == 0 {
+            let units = os::memory_limit().map_or(usize::MAX, |bytes| (bytes / 100 * SHARE / UNIT).max(1));
+            // Relaxed: as above.
+            known.store(units, Ordering::Relaxed);
         }
     }
 
     /// Tells the threads whether the heap is tight. If it is, gives free memory back, a slice of it, and calls for somebody who
     /// empties the caches of idle threads.
     pub(super) fn heed_limit(&mut self, ground: Ground) {
+        self.tell(ground.shared);
         if self.is_tight(ground) {
             // Relaxed: a hint; the next one sees it.
-            ground.calls.store(1, Ordering::Relaxed);
+            ground.shared.calls.store(1, Ordering::Relaxed);
             self.purge_excess(ground);
         }
         let tight = self.is_tight(ground).into();
         // Relaxed: as above.
-        if ground.tight.load(Ordering::Relaxed) != tight {
+        if ground.shared.tight.load(Ordering::Relaxed) != tight {
             // Relaxed: as above.
-            ground.tight.store(tight, Ordering::Relaxed);
+            ground.shared.tight.store(tight, Ordering::Relaxed);
         }
     }
 
@@ -80,12 +69,15 @@ impl PageHeap {
             Some((bound, goal)) => (bound / UNIT, goal / UNIT),
             None => {
                 // Relaxed: a hint.
-                let most =
-                    if ground.tended.load(Ordering::Relaxed) == 0 { DIRTY_MAX } else { TENDED_DIRTY_MAX };
+                let most = if ground.shared.tended.load(Ordering::Relaxed) == 0 {
+                    DIRTY_MAX
+                } else {
+                    TENDED_DIRTY_MAX
+                };
                 (most, most)
             }
         };
-        let dirty = self.queue.units();
+        let dirty = self.total(ground.shared).dirty;
         // Without a threshold whole slices: the call into the system costs more than the pages.
         let most = if ground.options.thresholds.kept().is_some() {
             SLICE.min(dirty.saturating_sub(goal))
@@ -94,7 +86,7 @@ impl PageHeap {
         };
         self.trimming = dirty > if self.trimming { goal } else { bound }
             && self.purge_oldest(ground, most).0
-            && self.queue.units() > goal;
+            && self.total(ground.shared).dirty > goal;
         self.trimming
     }
 }

@@ -1,6 +1,6 @@
 //! Giving dirty runs back to the system, the oldest first.
 
-use super::{Ground, PageHeap, ptr};
+use super::{Ground, PageHeap, PageHeaps, ptr};
 use crate::os;
 use crate::span::{Span, Use};
 use crate::sync::Lock;
@@ -27,17 +27,25 @@ impl Purge {
     }
 }
 
-impl Lock<PageHeap> {
+impl PageHeaps {
     /// Purges all runs that were dirty for [`DECAY_MS`]. Others may use the page heap while the system works.
     pub(crate) fn purge_old(&self, ground: Ground, now_ms: u64) {
-        // Each once, also where the system refuses some, which may go back to where they were.
-        let mut left = self.lock().queue.units();
-        while left > 0 {
-            let Some(run) = self.lock().begin_purge_old(ground, now_ms, UNLOCKED_SLICE) else { return };
-            left -= run.span.units.get().min(left);
-            let purged = run.ask();
-            self.lock().end_purge(ground, run, purged);
+        for heap in self.all() {
+            // Each once, also where the system refuses some, which may go back to where they were.
+            let mut left = heap.lock().queue.units();
+            while left > 0
+                && let Some(run) = Self::begin(heap, ground, now_ms)
+            {
+                left -= run.span.units.get().min(left);
+                let purged = run.ask();
+                heap.lock().end_purge(ground, run, purged);
+            }
         }
+    }
+
+    /// The lock is free again when this returns.
+    fn begin(heap: &Lock<PageHeap>, ground: Ground, now_ms: u64) -> Option<Purge> {
+        heap.lock().begin_purge_old(ground, now_ms, UNLOCKED_SLICE)
     }
 }
 
@@ -72,6 +80,7 @@ impl PageHeap {
             part.since_ms.set(os::now_ms());
             self.link(ground, part);
         }
+        self.tell(ground.shared);
     }
 
     /// Purges a run that was taken out. Whether the system did so.

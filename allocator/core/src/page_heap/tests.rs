@@ -9,69 +9,56 @@ use crate::sync::Guard;
 
 struct World {
     options: Options,
-    calls: AtomicU32,
-    tight: AtomicU32,
-    tended: AtomicU32,
+    shared: Shared,
     units: Units,
     meta: Lock<Meta>,
-    heap: Lock<PageHeap>,
+    home: Home,
+    heaps: PageHeaps,
 }
 
 impl World {
     fn new() -> Box<Self> {
-        Box::new(Self {
+        let world = Box::new(Self {
             options: Options::new(),
-            calls: AtomicU32::new(0),
-            tight: AtomicU32::new(0),
-            tended: AtomicU32::new(1),
+            shared: Shared::new(),
             units: Units::new(),
             meta: Lock::new(Meta::new()),
-            heap: Lock::new(PageHeap::new()),
-        })
+            home: Home::new(),
+            heaps: PageHeaps::new(),
+        });
+        world.tend(1);
+        world
     }
 
+    fn ground(&self) -> Ground<'_> {
+        Ground { options: &self.options, shared: &self.shared, units: &self.units, meta: &self.meta }
+    }
+
+    /// Whether somebody looks after the dirty runs.
+    fn tend(&self, tended: u32) {
+        // Relaxed: nobody else is there.
+        self.shared.tended.store(tended, Ordering::Relaxed);
+    }
+
+    /// The first page heap.
     fn heap(&self) -> Guard<'_, PageHeap> {
-        self.heap.lock()
+        self.heaps.all()[0].lock()
     }
 
-    fn allocate(&mut self, units: usize, align: usize) -> Option<&'static Span> {
-        let ground = Ground {
-            options: &self.options,
-            calls: &self.calls,
-            tight: &self.tight,
-            tended: &self.tended,
-            units: &self.units,
-            meta: &self.meta,
-        };
-        self.heap().allocate(ground, units, align, Use::Large)
+    fn allocate(&self, units: usize, align: usize) -> Option<&'static Span> {
+        self.heaps.allocate(self.ground(), &self.home, large(units, align))
     }
 
-    fn allocate_small(&mut self, units: usize) -> &'static Span {
+    fn allocate_small(&self, units: usize) -> &'static Span {
         self.allocate_for(Wanted { least: units, most: units, densely: true })
     }
 
-    fn allocate_for(&mut self, wanted: Wanted) -> &'static Span {
-        let ground = Ground {
-            options: &self.options,
-            calls: &self.calls,
-            tight: &self.tight,
-            tended: &self.tended,
-            units: &self.units,
-            meta: &self.meta,
-        };
-        self.heap.allocate_small(ground, wanted).expect("memory")
+    fn allocate_for(&self, wanted: Wanted) -> &'static Span {
+        self.heaps.allocate_small(self.ground(), &self.home, wanted).expect("memory")
     }
 
-    fn free(&mut self, span: &'static Span) {
-        let ground = Ground {
-            options: &self.options,
-            calls: &self.calls,
-            tight: &self.tight,
-            tended: &self.tended,
-            units: &self.units,
-            meta: &self.meta,
-        };
-        self.heap().free(ground, span);
+    fn free(&self, span: &'static Span) {
+        self.heaps.free(self.ground(), span);
     }
 }
 
@@ -88,7 +75,7 @@ fn bins_grow_with_the_length() {
 
 #[test]
 fn runs_do_not_overlap_and_merge_again() {
-    let mut world = World::new();
+    let world = World::new();
     let runs: Vec<_> = (1..15).map(|units| world.allocate(units, UNIT).expect("memory")).collect();
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.units.get(), index + 1);
@@ -108,7 +95,7 @@ fn runs_do_not_overlap_and_merge_again() {
 
 #[test]
 fn alignments_are_kept_and_nothing_is_lost() {
-    let mut world = World::new();
+    let world = World::new();
     for shift in 14..24 {
         let run = world.allocate(3, 1 << shift).expect("memory");
         assert_eq!(run.start.get() % (1 << shift), 0);
@@ -119,18 +106,11 @@ fn alignments_are_kept_and_nothing_is_lost() {
 
 #[test]
 fn a_run_extends_into_its_neighbour_and_shrinks_again() {
-    let mut world = World::new();
+    let world = World::new();
     let (first, second) =
         (world.allocate(4, UNIT).expect("memory"), world.allocate(4, UNIT).expect("memory"));
     assert_eq!(first.end(), second.start.get());
-    let ground = Ground {
-        options: &world.options,
-        calls: &world.calls,
-        tight: &world.tight,
-        tended: &world.tended,
-        units: &world.units,
-        meta: &world.meta,
-    };
+    let ground = world.ground();
     assert!(!world.heap().extend(ground, first, 6));
     world.heap().free(ground, second);
     assert!(world.heap().extend(ground, first, 6));
@@ -141,8 +121,8 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
 
 #[test]
 fn what_was_free_for_long_goes_back_to_the_system() {
-    let mut world = World::new();
-    world.tended = AtomicU32::new(0);
+    let world = World::new();
+    world.tend(0);
     let run = world.allocate(100, UNIT).expect("memory");
     let other = world.allocate(1, UNIT).expect("memory");
     world.free(run);
@@ -154,21 +134,20 @@ fn what_was_free_for_long_goes_back_to_the_system() {
 
 #[test]
 fn who_tends_the_heap_purges_what_is_old_and_no_more() {
-    let mut world = World::new();
+    let world = World::new();
     let runs = [3 * CHUNK / UNIT, 1, 5].map(|units| world.allocate(units, UNIT).expect("memory"));
     world.free(runs[0]);
     world.free(runs[2]);
     let (now, all) = (os::now_ms(), world.heap().dirty_bytes());
-    let World { options, calls, tight, tended, units, meta, heap } = &*world;
-    let ground = Ground { options, calls, tight, tended, units, meta };
-    heap.purge_old(ground, now + DECAY_MS / 2);
-    assert_eq!(heap.lock().dirty_bytes(), all);
+    let (ground, heaps) = (world.ground(), &world.heaps);
+    heaps.purge_old(ground, now + DECAY_MS / 2);
+    assert_eq!(world.heap().dirty_bytes(), all);
     os::inject(os::Faults::From(0));
-    heap.purge_old(ground, now + 2 * DECAY_MS);
+    heaps.purge_old(ground, now + 2 * DECAY_MS);
     os::inject(os::Faults::None);
-    assert_eq!(heap.lock().dirty_bytes(), all, "what the system refuses stays");
-    heap.purge_old(ground, now + 4 * DECAY_MS);
-    assert_eq!(heap.lock().dirty_bytes(), 0);
+    assert_eq!(world.heap().dirty_bytes(), all, "what the system refuses stays");
+    heaps.purge_old(ground, now + 4 * DECAY_MS);
+    assert_eq!(world.heap().dirty_bytes(), 0);
     world.free(runs[1]);
     assert_eq!(world.heap().used_bytes(), 0);
 }
@@ -176,7 +155,7 @@ fn who_tends_the_heap_purges_what_is_old_and_no_more() {
 #[test]
 fn whatever_the_system_refuses_the_heap_stays_whole() {
     for refusals in 0..12 {
-        let mut world = World::new();
+        let world = World::new();
         os::inject(os::Faults::From(refusals));
         let early = world.allocate(3, 1 << 16);
         os::inject(os::Faults::None);
@@ -191,21 +170,21 @@ fn whatever_the_system_refuses_the_heap_stays_whole() {
 
 #[test]
 fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
-    let mut world = World::new();
-    let small = |world: &mut World| world.allocate_small(4);
-    let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&mut world)).collect();
+    let world = World::new();
+    let small = |world: &World| world.allocate_small(4);
+    let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&world)).collect();
     let sparse = world.allocate_for(Wanted { least: 1, most: 4, densely: false });
     assert_eq!(
         (world.heap().dirty_bytes(), sparse.units.get()),
         (0, 4),
         "a small heap does without, or a sparse one"
     );
-    let next = small(&mut world);
+    let next = small(&world);
     assert!(next.dirty.get() && next.start.get().is_multiple_of(CHUNK));
     assert_eq!(world.heap().dirty_bytes(), CHUNK - next.bytes(), "the rest of it waits as a dirty run");
     let large = world.allocate(4, UNIT).expect("memory");
     assert_eq!(large.start.get(), next.end(), "which whoever comes next takes first");
-    let rest: Vec<_> = (0..CHUNK / UNIT / 4 - 2).map(|_| small(&mut world)).collect();
+    let rest: Vec<_> = (0..CHUNK / UNIT / 4 - 2).map(|_| small(&world)).collect();
     assert_eq!(world.heap().dirty_bytes(), 0);
     for span in few.into_iter().chain(rest).chain([next, large, sparse]) {
         world.free(span);
@@ -216,7 +195,7 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
 
 #[test]
 fn a_shorter_dirty_run_serves_small_blocks_as_well() {
-    let mut world = World::new();
+    let world = World::new();
     let wanted = |least, most| Wanted { least, most, densely: false };
     let (run, wall) = (world.allocate(5, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
     let start = run.start.get();
@@ -234,7 +213,7 @@ fn a_shorter_dirty_run_serves_small_blocks_as_well() {
 #[test]
 fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one() {
     for (granted, wanted) in [(false, 1), (true, 0)] {
-        let mut world = World::new();
+        let world = World::new();
         assert!(world.options.set(Name::HugePages, wanted));
         os::grant_huge_pages(granted);
         let spans: Vec<_> = (0..HUGE_FROM / 4 + 100).map(|_| world.allocate_small(4)).collect();
@@ -250,12 +229,12 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
 
 #[test]
 fn pages_move_to_another_run_and_what_is_left_is_clean() {
-    let mut world = World::new();
-    let World { options, calls, tight, tended, units, meta, heap } = &mut *world;
-    let ground = Ground { options, calls, tight, tended, units, meta };
-    let heap = &mut *heap.lock();
-    let allocate =
-        |heap: &mut PageHeap, units| heap.allocate(ground, units, UNIT, Use::Large).expect("memory");
+    let world = World::new();
+    let ground = world.ground();
+    let heap = &mut *world.heap();
+    let allocate = |heap: &mut PageHeap, units| heap.allocate_large(ground, units).expect("memory");
+    // Relaxed: nobody else is there.
+    let remapped = || ground.shared.remapped.load(Ordering::Relaxed);
     let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
     let to = allocate(heap, 9);
     let byte =
@@ -266,7 +245,7 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     assert!(heap.remap(ground, from, to));
     // SAFETY: as above; the simulated system's memory stays readable.
     assert_eq!(unsafe { (byte(to, 4 * UNIT - 1).read(), place.read()) }, (7, 0));
-    assert_eq!((heap.dirty_bytes(), heap.remapped, heap.large_blocks), (0, 1, 2));
+    assert_eq!((heap.dirty_bytes(), remapped(), heap.large_blocks), (0, 1, 2));
     heap.shrink(ground, to, 2);
     assert_eq!(heap.dirty_bytes(), 0, "the rest of it is a mapping like any other again");
     os::inject(os::Faults::From(0));
@@ -276,19 +255,116 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     for span in [wall, to, again] {
         heap.free(ground, span);
     }
-    assert_eq!((heap.used_bytes(), heap.remapped, heap.large_blocks), (0, 0, 0));
+    assert_eq!((heap.used_bytes(), remapped(), heap.large_blocks), (0, 0, 0));
 }
 
 #[test]
 fn while_nobody_tends_the_heap_little_stays_dirty() {
     let mib = (1 << 20) / UNIT;
     for tended in [1, 0] {
-        let mut world = World::new();
-        world.tended = AtomicU32::new(tended);
+        let world = World::new();
+        world.tend(tended);
         let spans: Vec<_> = (0..80).map(|_| world.allocate(mib, UNIT).expect("memory")).collect();
         spans.into_iter().for_each(|span| world.free(span));
         let dirty = world.heap().dirty_bytes() >> 20;
         // Runs that merge are purged as one.
         assert!(if tended == 1 { dirty == 80 } else { dirty <= 48 }, "{dirty} MiB with {tended}");
+    }
+}
+
+#[test]
+fn an_arena_that_often_finds_its_page_heap_taken_moves_on() {
+    let world = World::new();
+    // SAFETY: pointers in free runs are followed under their page heap's lock only.
+    struct Other<'a>(&'a World);
+    // SAFETY: as above.
+    unsafe impl Sync for Other<'_> {}
+    let other = &Other(&world);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(move || {
+            let world = other.0;
+            loop {
+                let run = world.heaps.allocate(world.ground(), &world.home, large(1, UNIT)).expect("memory");
+                let page_heap = run.page_heap;
+                world.heaps.free(world.ground(), run);
+                if page_heap > 0 {
+                    return page_heap;
+                }
+            }
+        });
+        while !asking.is_finished() {
+            let taken = world.heap();
+            std::thread::sleep(std::time::Duration::from_micros(50));
+            drop(taken);
+        }
+        assert_eq!(asking.join().expect("no panic"), 1);
+    });
+}
+
+#[test]
+fn what_is_dirty_in_another_page_heap_comes_before_fresh_memory_and_what_is_clean_there_comes_last() {
+    let world = World::new();
+    let ground = world.ground();
+    let (one, other) = (Home::new(), Home::at(1));
+    let allocate =
+        |home: &Home, mib: usize| world.heaps.allocate(ground, home, large((mib << 20) / UNIT, UNIT));
+    let run = allocate(&one, 3).expect("memory");
+    let (start, wall) = (run.start.get(), allocate(&one, 1).expect("memory"));
+    world.heaps.free(ground, run);
+    let small = world.heaps.allocate(ground, &other, large(1, UNIT)).expect("memory");
+    assert_eq!((small.start.get(), small.page_heap), (start, 0), "it was freed there last");
+    let large_one = allocate(&other, 3).expect("memory");
+    assert_eq!(
+        (large_one.page_heap, large_one.dirty.get()),
+        (1, false),
+        "nothing that is dirty is long enough"
+    );
+    world.heaps.purge_all(ground);
+    let next = allocate(&other, 1).expect("memory");
+    assert_eq!(next.page_heap, 1, "what is clean is nobody else's business");
+    let rest: Vec<_> = core::iter::from_fn(|| {
+        os::inject(os::Faults::From(0));
+        let run = allocate(&other, 1);
+        os::inject(os::Faults::None);
+        run
+    })
+    .collect();
+    assert_eq!(rest.first().map(|run| run.page_heap), Some(1));
+    assert_eq!(rest.last().map(|run| run.page_heap), Some(0), "… unless the system has no more");
+    for span in rest.into_iter().chain([wall, small, large_one, next]) {
+        world.heaps.free(ground, span);
+    }
+    assert_eq!(world.heaps.statistics().active, 0);
+}
+
+#[test]
+fn a_dirty_run_and_its_clean_neighbours_serve_as_one() {
+    for (lengths, units) in [([4, 5, 6], 7), ([4, 5, 6], 13), ([4, 5, 0], 6), ([0, 5, 6], 11)] {
+        let world = World::new();
+        let runs = [1, lengths[0].max(1), lengths[1], lengths[2].max(1), 1]
+            .map(|units| world.allocate(units, UNIT).expect("memory"));
+        // The clean neighbours, or blocks in use where a length is 0.
+        for index in [1, 3] {
+            if lengths[index - 1] > 0 {
+                world.free(runs[index]);
+            }
+        }
+        world.heaps.purge_all(world.ground());
+        let from_behind = lengths[2].min(units - lengths[1]);
+        let (start, end) =
+            (runs[2].end() + from_behind * UNIT - units * UNIT, runs[2].end() + from_behind * UNIT);
+        world.free(runs[2]);
+        let free = world.heap().free_units;
+        let run = world.allocate(units, UNIT).expect("memory");
+        assert_eq!((run.start.get(), run.end()), (start, end), "from behind first: {lengths:?}");
+        assert!(run.dirty.get() && world.heap().dirty_bytes() == 0);
+        assert_eq!(world.heap().free_units, free - units);
+        world.free(run);
+        for index in [0, 1, 3, 4] {
+            if index % 4 == 0 || lengths[index - 1] == 0 {
+                world.free(runs[index]);
+            }
+        }
+        assert_eq!(world.heap().used_bytes(), 0);
     }
 }

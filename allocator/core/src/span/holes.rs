@@ -103,7 +103,7 @@ mod tests {
         let class = class_of(size).expect("small");
         let units: usize = size_class::of(class).units.into();
         let start = os::map(units * UNIT, UNIT).expect("memory").as_ptr();
-        let span = Span::new(start.expose_provenance(), units, Use::Small, false);
+        let span = Span::new(start.expose_provenance(), units, Use::Small, false, 0);
         span.cut(class);
         let slots = vec![Cell::new(ptr::null_mut()); span.room()];
         span.take(&slots);

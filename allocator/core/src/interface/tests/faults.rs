@@ -217,7 +217,7 @@ const SCENARIOS: &[Scenario] = &[
             for later in [10_000, 20_000] {
                 world.allocator.pages.purge_old(world.allocator.ground(), os::now_ms() + later);
             }
-            !world.allocator.pages.lock().has_dirty(world.allocator.ground())
+            !world.allocator.pages.has_dirty(world.allocator.ground())
         },
     },
     Scenario {

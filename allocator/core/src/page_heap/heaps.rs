@@ -1,0 +1,184 @@
+//! Several page heaps side by side, each with its lock; no run is split or merged between two of them. All arenas begin at the
+//! first; one that often finds the lock of its page heap taken moves on to the next. So a program whose threads rarely
+//! meet keeps its free memory in one place, and one whose threads do spreads over as many locks as it needs.
+//! (glibc's arenas are chosen so; jemalloc has a page heap for each arena. Here they take what is dirty from each other.)
+
+use super::shared::PAGE_HEAPS;
+use super::{Ground, PageHeap, Run, Source};
+use crate::os;
+use crate::span::{Span, Use};
+use crate::statistics::Statistics;
+use crate::sync::{AtomicU8, Guard, Lock, Ordering};
+
+/// Of so many runs that an arena asks for, …
+const WINDOW: u8 = 128;
+/// … it moves on when it found the lock taken at so many.
+const MEETINGS: u8 = 32;
+
+/// Where an arena's runs come from. Guarded by nothing: each part is a hint.
+pub(crate) struct Home {
+    page_heap: AtomicU8,
+    /// Runs asked for in this window, and how often the lock was taken.
+    asked: AtomicU8,
+    met: AtomicU8,
+}
+
+impl Home {
+    /// At the first page heap.
+    pub(crate) const fn new() -> Self {
+        Self { page_heap: AtomicU8::new(0), asked: AtomicU8::new(0), met: AtomicU8::new(0) }
+    }
+}
+
+#[cfg(test)]
+impl Home {
+    /// At another one.
+    pub(super) fn at(page_heap: u8) -> Self {
+        Self { page_heap: AtomicU8::new(page_heap), ..Self::new() }
+    }
+}
+
+/// See the module.
+pub(crate) struct PageHeaps {
+    heaps: [Lock<PageHeap>; PAGE_HEAPS],
+    /// How many may be used; 0: nobody asked yet.
+    used: AtomicU8,
+}
+
+impl PageHeaps {
+    pub(crate) const fn new() -> Self {
+        let mut heaps = [const { Lock::new(PageHeap::new(0)) }; PAGE_HEAPS];
+        let mut index = 1;
+        while index < PAGE_HEAPS {
+            heaps[index] = Lock::new(PageHeap::new(index as u8));
+            index += 1;
+        }
+        Self { heaps, used: AtomicU8::new(0) }
+    }
+
+    /// The locks, in the order in which they nest.
+    pub(crate) fn all(&self) -> &[Lock<PageHeap>; PAGE_HEAPS] {
+        &self.heaps
+    }
+
+    /// The page heap that a run belongs to.
+    pub(crate) fn of(&self, span: &Span) -> Guard<'_, PageHeap> {
+        self.heaps[usize::from(span.page_heap) % PAGE_HEAPS].lock()
+    }
+
+    /// As [`PageHeap::free`].
+    pub(crate) fn free(&self, ground: Ground, span: &'static Span) {
+        self.of(span).free(ground, span);
+    }
+
+    /// A run as [`PageHeap::allocate`] gives it.
+    pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
+        let (index, mut own) = self.enter(home);
+        if let Some(span) = own.allocate(ground, run, Source::Dirty) {
+            return Some(span);
+        }
+        if ground.shared.has_dirty_elsewhere(index, run.units) {
+            drop(own);
+            if let Some(span) =
+                self.elsewhere(ground, index, run.units, |heap| heap.allocate(ground, run, Source::Dirty))
+            {
+                return Some(span);
+            }
+            own = self.heaps[index].lock();
+        }
+        own.allocate(ground, run, Source::Any).or_else(|| {
+            drop(own);
+            self.anywhere(ground, run)
+        })
+    }
+
+    /// The page heap that an arena takes its runs from, and its index.
+    pub(super) fn enter(&self, home: &Home) -> (usize, Guard<'_, PageHeap>) {
+        // Relaxed, here and below: hints.
+        let index = usize::from(home.page_heap.load(Ordering::Relaxed)) % PAGE_HEAPS;
+        let asked = home.asked.load(Ordering::Relaxed) + 1;
+        home.asked.store(asked % WINDOW, Ordering::Relaxed);
+        if asked == WINDOW {
+            // Relaxed: as above.
+            home.met.store(0, Ordering::Relaxed);
+        }
+        let own = self.heaps[index].try_lock().unwrap_or_else(|| self.meet(home, index));
+        (index, own)
+    }
+
+    /// Waits for a page heap, and moves on to the next where that happens often.
+    #[cold]
+    fn meet(&self, home: &Home, index: usize) -> Guard<'_, PageHeap> {
+        // Relaxed, here and below: hints.
+        let met = home.met.load(Ordering::Relaxed) + 1;
+        home.met.store(met % MEETINGS, Ordering::Relaxed);
+        if met == MEETINGS {
+            let next = (index + 1) % self.used();
+            // Relaxed: as above.
+            home.page_heap.store(next as u8, Ordering::Relaxed);
+        }
+        self.heaps[index].lock()
+    }
+
+    /// How many page heaps are used: two for each processor, since an arena that meets another chooses without looking.
+    fn used(&self) -> usize {
+        // Relaxed: everybody comes to the same result.
+        let known = self.used.load(Ordering::Relaxed);
+        if known > 0 {
+            return known.into();
+        }
+        let used = (2 * os::processors()).clamp(1, PAGE_HEAPS);
+        // Relaxed: as above.
+        self.used.store(used as u8, Ordering::Relaxed);
+        used
+    }
+
+    /// What `take` finds in another page heap than `index` that has `units` dirty ones and is not in use.
+    pub(super) fn elsewhere<T>(
+        &self,
+        ground: Ground,
+        index: usize,
+        units: usize,
+        mut take: impl FnMut(&mut PageHeap) -> Option<T>,
+    ) -> Option<T> {
+        let others = ground.shared.with_dirty(units).filter(|&other| other != index);
+        others.filter_map(|other| self.heaps[other].try_lock()).find_map(|mut heap| take(&mut heap))
+    }
+
+    /// A run from any page heap that has one: the system gives no more.
+    #[cold]
+    pub(super) fn anywhere(&self, ground: Ground, run: Run) -> Option<&'static Span> {
+        self.heaps.iter().find_map(|heap| heap.lock().allocate(ground, run, Source::Free))
+    }
+
+    /// As [`PageHeap::purge_all`], in all page heaps.
+    pub(crate) fn purge_all(&self, ground: Ground) -> bool {
+        self.heaps.iter().filter(|heap| heap.lock().purge_all(ground)).count() > 0
+    }
+
+    /// As [`PageHeap::purge_excess`], in all page heaps.
+    pub(crate) fn purge_excess(&self, ground: Ground) {
+        for heap in &self.heaps {
+            while heap.lock().purge_excess(ground) {}
+        }
+    }
+
+    /// As [`PageHeap::has_dirty`], in any page heap.
+    pub(crate) fn has_dirty(&self, ground: Ground) -> bool {
+        self.heaps.iter().any(|heap| heap.lock().has_dirty(ground))
+    }
+
+    /// What the page heap knows of the heap's statistics.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let mut sum = Statistics::default();
+        for heap in &self.heaps {
+            heap.lock().count(&mut sum);
+        }
+        sum
+    }
+}
+
+/// A run of one large block.
+pub(crate) fn large(units: usize, align: usize) -> Run {
+    Run { units, align, usage: Use::Large }
+}

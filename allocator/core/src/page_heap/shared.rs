@@ -1,0 +1,125 @@
+//! What all page heaps of the page heap have together, and the words by which they and the helper thread understand each other.
+
+use super::PageHeap;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::units::UNIT;
+
+/// PageHeaps that there may be.
+pub(crate) const PAGE_HEAPS: usize = 16;
+/// By how much what is known of a page heap may be wrong: an eighth of what it has, and 256 KiB in any case. To tell of each change would make
+/// all threads meet at one cache line.
+const STEP_SHARE: usize = 8;
+const STEP_MIN: usize = (256 << 10) / UNIT;
+/// Dirty units from which on a page heap is worth a look by those of other page heaps: 1 MiB.
+const WORTH_A_LOOK: usize = (1 << 20) / UNIT;
+
+/// What a page heap has, in units, or all of them have.
+#[derive(Clone, Copy)]
+pub(super) struct Sums<T> {
+    /// What costs memory, or would if the program touched all of what it has.
+    pub(super) resident: T,
+    /// In dirty runs.
+    pub(super) dirty: T,
+    /// In spans of small blocks.
+    pub(super) small: T,
+}
+
+impl<T> Sums<T> {
+    fn parts(&self) -> [&T; 3] {
+        [&self.resident, &self.dirty, &self.small]
+    }
+}
+
+impl Sums<usize> {
+    pub(super) const NOTHING: Self = Self { resident: 0, dirty: 0, small: 0 };
+}
+
+/// See the module. Guarded by nothing: each is a hint.
+pub(crate) struct Shared {
+    /// Not 0: somebody should look after the dirty runs.
+    pub(crate) calls: AtomicU32,
+    /// Not 0: the heap has more memory than it should (`AMPLE_SOFT_LIMIT`).
+    pub(crate) tight: AtomicU32,
+    /// Not 0: somebody looks after the dirty runs.
+    pub(crate) tended: AtomicU32,
+    sums: Sums<AtomicUsize>,
+    /// Dirty units of each page heap.
+    dirty: [AtomicUsize; PAGE_HEAPS],
+    /// Units that the control group may have, less what it should be spared; 0: nobody has looked.
+    pub(super) group_limit: AtomicUsize,
+    /// Huge pages that were made by a mark.
+    pub(super) marked: AtomicUsize,
+    /// Large runs whose pages came from elsewhere.
+    pub(super) remapped: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) const fn new() -> Self {
+        Self {
+            calls: AtomicU32::new(0),
+            tight: AtomicU32::new(0),
+            tended: AtomicU32::new(0),
+            sums: Sums {
+                resident: AtomicUsize::new(0),
+                dirty: AtomicUsize::new(0),
+                small: AtomicUsize::new(0),
+            },
+            dirty: [const { AtomicUsize::new(0) }; PAGE_HEAPS],
+            group_limit: AtomicUsize::new(0),
+            marked: AtomicUsize::new(0),
+            remapped: AtomicUsize::new(0),
+        }
+    }
+
+    /// The page heaps that have `units` dirty ones or more, and enough to be worth a look.
+    pub(super) fn with_dirty(&self, units: usize) -> impl Iterator<Item = usize> {
+        let least = units.max(WORTH_A_LOOK);
+        // Relaxed: hints.
+        let has = move |dirty: &AtomicUsize| dirty.load(Ordering::Relaxed) >= least;
+        self.dirty.iter().enumerate().filter(move |(_, dirty)| has(dirty)).map(|(index, _)| index)
+    }
+
+    /// Whether another page heap than `index` has.
+    pub(super) fn has_dirty_elsewhere(&self, index: usize, units: usize) -> bool {
+        self.with_dirty(units).any(|other| other != index)
+    }
+}
+
+impl PageHeap {
+    fn own(&self) -> Sums<usize> {
+        let dirty = self.queue.units();
+        Sums { resident: self.mapped - self.free_units + dirty, dirty, small: self.small_units }
+    }
+
+    /// What all page heaps have: this one exactly, the others as far as they have told.
+    pub(super) fn total(&self, shared: &Shared) -> Sums<usize> {
+        let (own, told) = (self.own(), &self.told);
+        // Relaxed: hints.
+        let sum = |all: &AtomicUsize, own: usize, told: usize| {
+            all.load(Ordering::Relaxed).wrapping_sub(told).wrapping_add(own)
+        };
+        Sums {
+            resident: sum(&shared.sums.resident, own.resident, told.resident),
+            dirty: sum(&shared.sums.dirty, own.dirty, told.dirty),
+            small: sum(&shared.sums.small, own.small, told.small),
+        }
+    }
+
+    /// Tells the other page heaps what this one has, if that has changed by much.
+    pub(super) fn tell(&mut self, shared: &Shared) {
+        let own = self.own();
+        let step = (own.resident / STEP_SHARE).max(STEP_MIN);
+        let changed = |own: usize, told: usize| own.abs_diff(told) >= step;
+        let news = own.parts().into_iter().zip(self.told.parts()).any(|(&own, &told)| changed(own, told));
+        if !news {
+            return;
+        }
+        let told = core::mem::replace(&mut self.told, own);
+        for ((all, own), told) in shared.sums.parts().into_iter().zip(own.parts()).zip(told.parts()) {
+            // Relaxed: a hint.
+            all.fetch_add(own.wrapping_sub(*told), Ordering::Relaxed);
+        }
+        // Relaxed: a hint.
+        shared.dirty[usize::from(self.page_heap)].store(own.dirty, Ordering::Relaxed);
+    }
+}
