@@ -130,9 +130,9 @@ pub struct Bench {
     /// Set a parameter of a workload (see `ample workloads`)
     #[arg(long = "set", value_name = "WORKLOAD.KEY=VALUE")]
     pub settings: Vec<String>,
-    /// Seconds after which a process has failed
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub timeout: Duration,
+    /// Seconds after which a process has failed [default: 60, or what the preset needs]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// For malloc-test alone, the arguments of the program that it comes from: SIZE [ITERATIONS
     /// [THREADS]]; prints that program's own lines as well
     #[arg(last = true, value_name = "ARGUMENT", conflicts_with_all = ["threads", "settings", "preset"])]

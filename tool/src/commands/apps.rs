@@ -19,7 +19,8 @@ use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
 use crate::record::{Folder, Machine, Noise, Sample, timestamp};
 use crate::report::{self, Kept, Summary};
-use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping};
+
+use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping, TIMEOUT};
 use crate::trial::{Subject, marked};
 
 /// Seconds that a run takes, as far as three blocks fit into them.
@@ -80,7 +81,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
         seed: arguments.seed,
         preset: if arguments.quick { "apps, quick" } else { "apps" },
         stopping,
-        timeout: arguments.timeout,
+        timeout: arguments.timeout.unwrap_or(TIMEOUT),
         measures: &[],
         program: Path::new("the programs themselves"),
     }
@@ -91,7 +92,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
         allocators: &marked(&allocators),
         program: Path::new(""),
         stopping,
-        timeout: arguments.timeout,
+        timeout: arguments.timeout.unwrap_or(TIMEOUT),
         progress: &Progress::start(stopping),
     };
     let conclusion = campaign.run(Vec::new(), &mut executor, &mut |sample: &Sample| folder.append(sample))?;
@@ -156,7 +157,7 @@ fn subjects(
                 folder: scratch.path().join(app.name),
                 programs: programs.clone(),
                 small: arguments.quick,
-                timeout: arguments.timeout,
+                timeout: arguments.timeout.unwrap_or(TIMEOUT),
             };
             (app.name, fs::create_dir(&site.folder).and_then(|()| (app.subject)(&site)))
         })

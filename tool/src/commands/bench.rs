@@ -1,6 +1,7 @@
 //! `ample bench`: plan, measure, summarise, report.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -50,6 +51,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     if arguments.dry_run {
         return list(&plan, &program, &chosen);
     }
+    let timeout = arguments.timeout.unwrap_or(preset.timeout);
     let whole = stopping(arguments, preset);
     let stopping = share(whole, arguments)?;
     let measures = passes(arguments.measures.as_deref().unwrap_or(preset.measures));
@@ -63,14 +65,14 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
         preset: preset.name,
         stopping: whole,
         measures: &measures,
-        timeout: arguments.timeout,
+        timeout,
         program: &program.path,
     }
     .record();
     let (mut folder, past) = match stored {
         Some(stored) => resume::take_up(&mut record, stored)?,
         None => {
-            let probes = try_all(&mut executor, &program, &chosen, arguments)?;
+            let probes = try_all(&mut executor, &program, &chosen, arguments, timeout)?;
             let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &host)?;
             probes.iter().try_for_each(|sample| folder.append(sample))?;
             (folder, Past::from(probes))
@@ -83,7 +85,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
         allocators: &chosen,
         program: &program.path,
         stopping,
-        timeout: arguments.timeout,
+        timeout,
         progress: &progress,
     };
     let mut keep = |sample: &Sample| folder.append(sample);
@@ -171,10 +173,11 @@ fn try_all(
     program: &Program,
     chosen: &[Allocator],
     arguments: &Bench,
+    timeout: Duration,
 ) -> Result<Vec<Sample>> {
     let mut probes = Vec::with_capacity(chosen.len());
     for allocator in chosen {
-        let Some(sample) = probe(executor, program, allocator, arguments.timeout) else { break };
+        let Some(sample) = probe(executor, program, allocator, timeout) else { break };
         if let Some(reason) = sample.result.reason() {
             if arguments.allocators.is_some() && reason.starts_with(DOES_NOT_LOAD) {
                 bail!("{} ({}): {reason}", allocator.name, allocator.library.display());

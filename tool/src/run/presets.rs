@@ -84,6 +84,8 @@ pub struct Preset {
     pub size: Size,
     /// Thread counts when all of its workloads are run; those that are asked for by name are always swept.
     pub sweep: Sweep,
+    /// Time after which a process has failed, unless the user says otherwise.
+    pub timeout: Duration,
     /// Time that a run takes, as far as three blocks fit into it.
     pub budget: Duration,
     /// Blocks at most; none: as a run without a preset.
@@ -101,6 +103,9 @@ pub const QUICK: &str = "quick";
 
 const MINUTE: u64 = 60;
 
+/// Time after which a process has failed, where nothing else is said.
+pub const TIMEOUT: Duration = Duration::from_secs(MINUTE);
+
 const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64) -> Preset {
     Preset {
         name,
@@ -108,6 +113,7 @@ const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64)
         others_too: false,
         size: Size::Default,
         sweep: Sweep::Doubling,
+        timeout: TIMEOUT,
         budget: Duration::from_secs(budget_seconds),
         blocks: None,
         arms: &[],
@@ -136,7 +142,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset { sweep: Sweep::Ends, ..preset("small-blocks", SMALL_BLOCKS, 30 * MINUTE) },
     Preset { sweep: Sweep::Ends, ..preset("large-blocks", LARGE_BLOCKS, 30 * MINUTE) },
-    preset("live-heap", LIVE_HEAP, 60 * MINUTE),
+    // To fill and check 8 GB takes minutes.
+    Preset { timeout: Duration::from_secs(10 * MINUTE), ..preset("live-heap", LIVE_HEAP, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-001", SEED_001, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-002", SEED_002, 60 * MINUTE) },

@@ -42,7 +42,9 @@ pub fn judge(ended: &Ended, expected: &Expected<'_>) -> Option<Judgement> {
         (End::Interrupted, _) => return None,
         (_, Some(reason)) => Err(reason),
         (End::NotStarted(reason), None) => Err(reason.clone()),
-        (End::TimedOut, None) => Err(format!("no result within {:.0} s", ended.elapsed.as_secs_f64())),
+        (End::TimedOut, None) => {
+            Err(format!("no result within {:.0} s; --timeout allows more", ended.elapsed.as_secs_f64()))
+        }
         (End::Killed(signal), None) => {
             let name = signal_hook::low_level::signal_name(*signal).unwrap_or("an unnamed signal");
             Err(format!("crashed with {name} (signal {signal}){}", last_words(&ended.stderr)))
@@ -185,7 +187,7 @@ mod tests {
         assert_eq!(reason(&ended(End::Killed(11), "")), "crashed with SIGSEGV (signal 11)");
         let mut hung = ended(End::TimedOut, "");
         hung.elapsed = std::time::Duration::from_secs(60);
-        assert_eq!(reason(&hung), "no result within 60 s");
+        assert_eq!(reason(&hung), "no result within 60 s; --timeout allows more");
         let mut unhappy = ended(End::Exited(7), "");
         unhappy.stderr = "first\nlast word\n".into();
         assert_eq!(reason(&unhappy), "exit code 7: last word");

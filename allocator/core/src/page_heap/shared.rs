@@ -1,14 +1,14 @@
-//! What all page heaps of the page heap have together, and the words by which they and the helper thread understand each other.
+//! What all page heaps have together, and the words by which they and the helper thread understand each other.
 
 use super::PageHeap;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
-/// PageHeaps that there may be.
+/// Page heaps that there may be.
 pub(crate) const PAGE_HEAPS: usize = 16;
-/// By how much what is known of a page heap may be wrong: an eighth of what it has, and 256 KiB in any case. To tell of each change would make
-/// all threads meet at one cache line.
-const STEP_SHARE: usize = 8;
+/// By which part what is known of a page heap may be wrong, resident, dirty and small units, and 256 KiB in any case. To tell of each change would
+/// make all threads meet at one cache line.
+const STEP_SHARES: [usize; 3] = [8, 2, 8];
 const STEP_MIN: usize = (256 << 10) / UNIT;
 /// Dirty units from which on a page heap is worth a look by those of other page heaps: 1 MiB.
 const WORTH_A_LOOK: usize = (1 << 20) / UNIT;
@@ -108,10 +108,10 @@ impl PageHeap {
     /// Tells the other page heaps what this one has, if that has changed by much.
     pub(super) fn tell(&mut self, shared: &Shared) {
         let own = self.own();
-        let step = (own.resident / STEP_SHARE).max(STEP_MIN);
-        let changed = |own: usize, told: usize| own.abs_diff(told) >= step;
-        let news = own.parts().into_iter().zip(self.told.parts()).any(|(&own, &told)| changed(own, told));
-        if !news {
+        let changed = |((&own, &told), share): ((&usize, &usize), usize)| {
+            own.abs_diff(told) >= (own.max(told) / share).max(STEP_MIN)
+        };
+        if !own.parts().into_iter().zip(self.told.parts()).zip(STEP_SHARES).any(changed) {
             return;
         }
         let told = core::mem::replace(&mut self.told, own);
