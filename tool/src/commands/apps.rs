@@ -19,7 +19,6 @@ use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
 use crate::record::{Folder, Machine, Noise, Sample, timestamp};
 use crate::report::{self, Kept, Summary};
-
 use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping, TIMEOUT};
 use crate::trial::{Subject, marked};
 

@@ -15,7 +15,7 @@ use crate::record::SCHEMA_VERSION;
 use crate::report::{self, Cell, Summary};
 use crate::run::{
     Campaign, Conclusion, Cost, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
-    ProcessExecutor, Program, Progress, Request, Stopping, clock, costs, preset,
+    ProcessExecutor, Program, Progress, Request, Stopping, TIMEOUT, clock, costs, preset,
 };
 use crate::stats::{Metric, Verdict, least_found, log_ratio};
 
@@ -35,8 +35,6 @@ const MOST_ALARMS: f64 = 0.05;
 const POWER: f64 = 0.95;
 /// Comparisons of a quick self-test.
 const QUICK: u32 = 20;
-/// Longest life of one process.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The limit whose loop bounds the cost of the harness.
 const FLOOR: &str = "floor";
 /// glibc under a third name, and once more with the planted slowdown.

@@ -1,6 +1,6 @@
 //! What measuring itself costs: the clock, the loops around the calls, the start of a process.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ample_protocol::Measurement;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Program;
 use super::executor::Executor;
 use super::plan::Entry;
+use super::presets::TIMEOUT;
 use super::shot::Shot;
 use crate::allocators::{Allocator, Missing};
 use crate::record::{Judgement, Pass};
@@ -17,8 +18,6 @@ use crate::stats::median;
 const RUNS: usize = 5;
 /// Readings of the clock in one go.
 const READINGS: u32 = 100_000;
-/// Longest life of one process.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The workload whose loops are timed, and its amount of work.
 const LOOPS: (&str, &str, f64) = ("malloc-test", "iterations", 2_000_000.0);
 /// The workload that starts processes, and its amount of work.

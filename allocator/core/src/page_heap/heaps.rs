@@ -73,19 +73,11 @@ impl PageHeaps {
 
     /// A run as [`PageHeap::allocate`] gives it.
     pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
-        let (index, mut own) = self.enter(home);
-        if let Some(span) = own.allocate(ground, run, Source::Dirty) {
-            return Some(span);
-        }
-        if ground.shared.has_dirty_elsewhere(index, run.units) {
-            drop(own);
-            if let Some(span) =
-                self.elsewhere(ground, index, run.units, |heap| heap.allocate(ground, run, Source::Dirty))
-            {
-                return Some(span);
-            }
-            own = self.heaps[index].lock();
-        }
+        let take = |heap: &mut PageHeap| heap.allocate(ground, run, Source::Dirty);
+        let (_, mut own) = match self.dirty(ground, home, run.units, take) {
+            Ok(span) => return Some(span),
+            Err(home) => home,
+        };
         own.allocate(ground, run, Source::Any).or_else(|| {
             drop(own);
             self.anywhere(ground, run)
@@ -93,7 +85,7 @@ impl PageHeaps {
     }
 
     /// The page heap that an arena takes its runs from, and its index.
-    pub(super) fn enter(&self, home: &Home) -> (usize, Guard<'_, PageHeap>) {
+    fn enter(&self, home: &Home) -> (usize, Guard<'_, PageHeap>) {
         // Relaxed, here and below: hints.
         let index = usize::from(home.page_heap.load(Ordering::Relaxed)) % PAGE_HEAPS;
         let asked = home.asked.load(Ordering::Relaxed) + 1;
@@ -133,16 +125,29 @@ impl PageHeaps {
         used
     }
 
-    /// What `take` finds in another page heap than `index` that has `units` dirty ones and is not in use.
-    pub(super) fn elsewhere<T>(
+    /// What `take` finds that is dirty: in the arena's page heap, or in another one that has `units` dirty ones and is not in use. Where there is
+    /// nothing, the arena's page heap and its index.
+    pub(super) fn dirty(
         &self,
         ground: Ground,
-        index: usize,
+        home: &Home,
         units: usize,
-        mut take: impl FnMut(&mut PageHeap) -> Option<T>,
-    ) -> Option<T> {
-        let others = ground.shared.with_dirty(units).filter(|&other| other != index);
-        others.filter_map(|other| self.heaps[other].try_lock()).find_map(|mut heap| take(&mut heap))
+        mut take: impl FnMut(&mut PageHeap) -> Option<&'static Span>,
+    ) -> Result<&'static Span, (usize, Guard<'_, PageHeap>)> {
+        let (index, mut own) = self.enter(home);
+        if let Some(span) = take(&mut own) {
+            return Ok(span);
+        }
+        let mut others = ground.shared.with_dirty(units).filter(|&other| other != index).peekable();
+        if others.peek().is_none() {
+            return Err((index, own));
+        }
+        // Nobody waits for one lock while he holds another.
+        drop(own);
+        others
+            .filter_map(|other| self.heaps[other].try_lock())
+            .find_map(|mut heap| take(&mut heap))
+            .ok_or_else(|| (index, self.heaps[index].lock()))
     }
 
     /// A run from any page heap that has one: the system gives no more.

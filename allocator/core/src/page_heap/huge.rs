@@ -49,19 +49,11 @@ impl PageHeaps {
         wanted: Wanted,
     ) -> Option<&'static Span> {
         let Wanted { least, most, densely } = wanted;
-        let (index, mut heap) = self.enter(home);
-        if let Some(span) = heap.allocate_dirty_small(ground, wanted) {
-            return Some(span);
-        }
-        if ground.shared.has_dirty_elsewhere(index, least) {
-            drop(heap);
-            if let Some(span) =
-                self.elsewhere(ground, index, least, |heap| heap.allocate_dirty_small(ground, wanted))
-            {
-                return Some(span);
-            }
-            heap = self.all()[index].lock();
-        }
+        let take = |heap: &mut PageHeap| heap.allocate_dirty_small(ground, wanted);
+        let (index, mut heap) = match self.dirty(ground, home, least, take) {
+            Ok(span) => return Some(span),
+            Err(home) => home,
+        };
         if densely
             && heap.wants_huge_page(ground, most)
             && let Some(page) = heap.allocate(ground, large(CHUNK / UNIT, CHUNK), Source::Any)

@@ -78,11 +78,6 @@ impl Shared {
         let has = move |dirty: &AtomicUsize| dirty.load(Ordering::Relaxed) >= least;
         self.dirty.iter().enumerate().filter(move |(_, dirty)| has(dirty)).map(|(index, _)| index)
     }
-
-    /// Whether another page heap than `index` has.
-    pub(super) fn has_dirty_elsewhere(&self, index: usize, units: usize) -> bool {
-        self.with_dirty(units).any(|other| other != index)
-    }
 }
 
 impl PageHeap {
