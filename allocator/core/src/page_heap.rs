@@ -196,16 +196,6 @@ impl PageHeap {
         Some((found, self.unlink(found)))
     }
 
-    /// A clean run of `units` units, after all that is free has become clean, where that is much: clean runs and dirty ones do not
-    /// merge, and the heap would grow.
-    fn join(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
-        if units < CHUNK / UNIT || self.free_units < units.max(self.mapped / 4) {
-            return None;
-        }
-        self.purge_all(ground);
-        self.clean.find(units)
-    }
-
     /// A run of one large block, from this page heap and no other.
     pub(crate) fn allocate_large(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         self.allocate(ground, large(units, UNIT), Source::Any)

@@ -13,7 +13,7 @@ use crate::sync::{AtomicU8, Guard, Lock, Ordering};
 /// Of so many runs that an arena asks for, …
 const WINDOW: u8 = 128;
 /// … it moves on when it found the lock taken at so many.
-const MEETINGS: u8 = 32;
+pub(super) const MEETINGS: u8 = 32;
 
 /// Where an arena's runs come from. Guarded by nothing: each part is a hint.
 pub(crate) struct Home {
@@ -35,6 +35,11 @@ impl Home {
     /// At another one.
     pub(super) fn at(page_heap: u8) -> Self {
         Self { page_heap: AtomicU8::new(page_heap), ..Self::new() }
+    }
+
+    pub(super) fn met(&self) -> u8 {
+        // Relaxed: nothing else is learned from it.
+        self.met.load(Ordering::Relaxed)
     }
 }
 

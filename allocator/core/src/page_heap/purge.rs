@@ -54,12 +54,11 @@ impl PageHeap {
     pub(super) fn begin_purge_old(&mut self, ground: Ground, now_ms: u64, most: usize) -> Option<Purge> {
         let oldest = self.queue.oldest()?;
         let old = now_ms.saturating_sub(oldest.since_ms.get()) >= DECAY_MS;
-        if old && !self.keeps_dirty(ground) { self.begin_purge(ground, most) } else { None }
+        (old && !self.keeps_dirty(ground)).then(|| self.begin_purge(ground, oldest, most))
     }
 
-    /// Takes out the run that has been dirty longest, or the first `most` units of it.
-    fn begin_purge(&mut self, ground: Ground, most: usize) -> Option<Purge> {
-        let span = self.queue.oldest()?;
+    /// Takes out a dirty run, or the first `most` units of it.
+    pub(super) fn begin_purge(&mut self, ground: Ground, span: &'static Span, most: usize) -> Purge {
         let place = self.unlink(span);
         let rest = if span.units.get() > most { self.split(ground, span, most) } else { None };
         // Not free for the moment, lest it be merged with anything.
@@ -69,7 +68,7 @@ impl PageHeap {
             self.link_at(ground, rest, place);
         }
         let (span, cut_off) = self.whole_pages(ground, span);
-        Some(Purge { span, cut_off })
+        Purge { span, cut_off }
     }
 
     /// Puts a run back that the system has `purged`, or refused to.
@@ -92,7 +91,8 @@ impl PageHeap {
 
     /// Purges the run that has been dirty longest, or the first `most` units of it. Whether the system did so, and how many units.
     pub(super) fn purge_oldest(&mut self, ground: Ground, most: usize) -> (bool, usize) {
-        let Some(run) = self.begin_purge(ground, most) else { return (false, 0) };
+        let Some(oldest) = self.queue.oldest() else { return (false, 0) };
+        let run = self.begin_purge(ground, oldest, most);
         let units = run.span.units.get();
         (self.purge(ground, run), units)
     }

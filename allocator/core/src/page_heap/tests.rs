@@ -1,6 +1,7 @@
 //! The page heap on the simulated system.
 
 use super::bins::{BINS, bin_of};
+use super::heaps::MEETINGS;
 use super::huge::HUGE_FROM;
 use super::purge::DECAY_MS;
 use super::*;
@@ -280,24 +281,33 @@ fn an_arena_that_often_finds_its_page_heap_taken_moves_on() {
     // SAFETY: as above.
     unsafe impl Sync for Other<'_> {}
     let other = &Other(&world);
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (answer, answers) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let asking = scope.spawn(move || {
+        scope.spawn(move || {
             let world = other.0;
-            loop {
+            for () in asked {
                 let run = world.heaps.allocate(world.ground(), &world.home, large(1, UNIT)).expect("memory");
                 let page_heap = run.page_heap;
                 world.heaps.free(world.ground(), run);
-                if page_heap > 0 {
-                    return page_heap;
-                }
+                answer.send(page_heap).expect("somebody listens");
             }
         });
-        while !asking.is_finished() {
+        let mut met = world.home.met();
+        for _ in 0..MEETINGS {
             let taken = world.heap();
-            std::thread::sleep(std::time::Duration::from_micros(50));
+            ask.send(()).expect("somebody listens");
+            // Until it waits for us.
+            while world.home.met() == met {
+                std::thread::yield_now();
+            }
+            met = world.home.met();
             drop(taken);
+            assert_eq!(answers.recv(), Ok(0));
         }
-        assert_eq!(asking.join().expect("no panic"), 1);
+        ask.send(()).expect("somebody listens");
+        assert_eq!(answers.recv(), Ok(1));
+        drop(ask);
     });
 }
 
@@ -366,5 +376,51 @@ fn a_dirty_run_and_its_clean_neighbours_serve_as_one() {
             }
         }
         assert_eq!(world.heap().used_bytes(), 0);
+    }
+}
+
+/// A world with free runs of these lengths side by side, the odd ones dirty, between two in use.
+fn side_by_side(lengths: &[usize]) -> Box<World> {
+    let world = World::new();
+    let run = |&units: &usize| world.allocate(units, UNIT).expect("memory");
+    let runs: Vec<_> = [1].iter().chain(lengths).chain(&[1]).map(run).collect();
+    for clean in [true, false] {
+        for (index, run) in (0..lengths.len()).zip(&runs[1..]) {
+            if (index % 2 == 0) == clean {
+                world.free(run);
+            }
+        }
+        if clean {
+            world.heaps.purge_all(world.ground());
+        }
+    }
+    world
+}
+
+#[test]
+fn clean_and_dirty_runs_in_turn_serve_as_one() {
+    for (units, dirty) in [(15, 2 * UNIT), (18, 0), (21, 0)] {
+        let world = side_by_side(&[4, 3, 5, 6, 3]);
+        let free = world.heap().free_units;
+        let run = world.allocate(units, UNIT).expect("memory");
+        let heap = world.heap();
+        assert!(run.dirty.get());
+        assert_eq!((heap.free_units, heap.dirty_bytes()), (free - units, dirty), "{units}");
+    }
+}
+
+#[test]
+fn short_dirty_runs_are_purged_where_that_makes_a_long_clean_one() {
+    let most = GROW_MIN - CHUNK / UNIT;
+    let world = side_by_side(&[most / 2, 1, most / 2]);
+    let elsewhere = world.allocate(CHUNK / UNIT / 2, UNIT).expect("memory");
+    let between = world.allocate(8, UNIT).expect("memory");
+    world.free(elsewhere);
+    let mapped = world.heap().mapped;
+    let run = world.allocate(most, UNIT).expect("memory");
+    assert!(!run.dirty.get() && world.heap().mapped == mapped);
+    assert_eq!(world.heap().dirty_bytes(), elsewhere.bytes(), "what lies elsewhere stays");
+    for run in [run, between] {
+        world.free(run);
     }
 }
