@@ -34,8 +34,20 @@ impl Allocator {
         match cached
             .or_else(|| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align)))
         {
-            Some(span) => (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get()),
+            Some(span) => {
+                if !span.dirty.get() {
+                    self.mark_fresh(span);
+                }
+                (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get())
+            }
             None => (ptr::null_mut(), true),
+        }
+    }
+
+    /// See [`Ground::mark_fresh`](crate::page_heap::Ground).
+    fn mark_fresh(&self, span: &Span) {
+        if !self.is_tight() {
+            self.ground().mark_fresh(span);
         }
     }
 
@@ -50,12 +62,15 @@ impl Allocator {
         if from.bytes() < MOVED_FROM || size > isize::MAX as usize {
             return Ok(ptr::null_mut());
         }
+        self.ground().unmark(from);
         // Only within a page heap: both runs need its lock.
         let mut pages = self.pages.of(from);
         let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
             return Ok(ptr::null_mut());
         };
         if pages.remap(self.ground(), from, to) {
+            drop(pages);
+            self.mark_fresh(to);
             return Ok(ptr::with_exposed_provenance_mut(to.start.get()));
         }
         pages.free(self.ground(), to);
@@ -110,6 +125,7 @@ impl Allocator {
 
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.
     pub(crate) fn free_run(&self, span: &'static Span) {
+        self.ground().unmark(span);
         // Before the lock is taken: nobody else knows the run. One that is remapped becomes clean there.
         let clean = self.options.thresholds.returns_at_once(span.bytes())
             && !span.remapped.get()
@@ -143,8 +159,13 @@ impl Allocator {
         }
         let (now, wanted) = (span.units.get(), units(size));
         if wanted < now {
+            self.ground().unmark(span);
             self.pages.of(span).shrink(self.ground(), span, wanted);
         }
-        Ok(wanted <= now || self.pages.of(span).extend(self.ground(), span, wanted))
+        let extended = wanted > now && self.pages.of(span).extend(self.ground(), span, wanted);
+        if extended {
+            self.mark_fresh(span);
+        }
+        Ok(wanted <= now || extended)
     }
 }

@@ -7,6 +7,7 @@
 
 mod bins;
 mod combine;
+mod filled;
 mod heaps;
 mod huge;
 mod limit;
@@ -20,7 +21,6 @@ use core::ptr::NonNull;
 
 use self::bins::Bins;
 pub(crate) use self::heaps::{Home, PageHeaps, large};
-use self::huge::HugePages;
 pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
@@ -66,7 +66,6 @@ pub(crate) struct PageHeap {
     small_units: usize,
     /// Large blocks.
     large_blocks: usize,
-    huge_pages: HugePages,
     /// What the other page heaps know of this one.
     told: Sums<usize>,
     /// Whether free memory is being given back because there was too much of it.
@@ -121,7 +120,6 @@ impl PageHeap {
             free_units: 0,
             small_units: 0,
             large_blocks: 0,
-            huge_pages: HugePages::Unknown,
             told: Sums::NOTHING,
             trimming: false,
             ticked_ms: 0,
@@ -286,6 +284,8 @@ impl PageHeap {
             return None;
         }
         self.mapped += got;
+        // Relaxed: a bound, give or take what others do meanwhile.
+        ground.shared.mapped.fetch_add(got, Ordering::Relaxed);
         let last = core::ptr::with_exposed_provenance_mut::<u8>(span.end() - 1);
         // A touch before any part of it is marked for huge pages: the kernel never joins mappings again that had their first page fault
         // each by itself.

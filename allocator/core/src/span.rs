@@ -87,6 +87,8 @@ pub(crate) struct Span {
     pub(crate) remapped: Cell<bool>,
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
     pub(crate) cached: Cell<bool>,
+    /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
+    pub(crate) marked_to: Cell<usize>,
     /// Small: the class.
     class: Cell<u8>,
     /// Small: how many blocks it is cut into.
@@ -123,6 +125,7 @@ impl Span {
             dirty: Cell::new(dirty),
             remapped: Cell::new(false),
             cached: Cell::new(false),
+            marked_to: Cell::new(0),
             class: Cell::new(0),
             blocks: Cell::new(0),
             listed: Cell::new(false),

@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
+use super::HugePages;
 use crate::sync::AtomicU32;
 
 /// User addresses: 47 bits on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
@@ -157,11 +158,15 @@ pub(crate) fn has_several_threads() -> bool {
     threads.is_some_and(|digits| digits != b"1")
 }
 
-pub(crate) fn huge_pages() -> bool {
+pub(crate) fn huge_pages() -> HugePages {
     let mut text = [0u8; 64];
-    let length = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
-    let chosen = |choice: &[u8]| text.windows(choice.len()).any(|part| part == choice);
-    length.is_some() && (chosen(b"[madvise]") || chosen(b"[always]"))
+    let length = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text).unwrap_or(0);
+    let chosen = |choice: &[u8]| text[..length].windows(choice.len()).any(|part| part == choice);
+    match () {
+        () if chosen(b"[always]") => HugePages::Always,
+        () if chosen(b"[madvise]") => HugePages::OnRequest,
+        () => HugePages::Never,
+    }
 }
 
 pub(crate) fn processors() -> usize {
@@ -193,7 +198,7 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
         // two thirds of the time of the call below, which wants a first page that is there.
         // SAFETY: the caller's contract; a byte is read and written back by nobody else, since nobody uses the memory.
         unsafe { memory.cast::<u8>().write_volatile(memory.cast::<u8>().read_volatile()) };
-        let collapsed = marked && resident(start + len / 2) || advise(MADV_COLLAPSE);
+        let collapsed = marked && is_resident(start + len / 2) || advise(MADV_COLLAPSE);
         if marked {
             // Holes that are purged later are not to be filled again.
             advise(libc::MADV_NOHUGEPAGE);
@@ -202,13 +207,21 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
     })
 }
 
-/// Whether the page at `address` is in memory.
-fn resident(address: usize) -> bool {
+pub(crate) fn is_resident(address: usize) -> bool {
     let mut page = 0u8;
     // SAFETY: the call writes a byte for one page.
-    let known =
-        unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) } == 0;
+    let known = keeping_errno(|| unsafe {
+        libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) == 0
+    });
     known && page & 1 != 0
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`].
+pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
+    let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: the caller's contract; the call changes no content.
+    keeping_errno(|| unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) == 0 })
 }
 
 /// # Safety

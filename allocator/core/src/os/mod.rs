@@ -10,8 +10,10 @@
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
 //! | `processors()` | how many processors the process may run on, at least 1 |
 //! | `has_several_threads()` | whether the process has more than one thread, also of those that never asked for memory; `false` where that is not known |
-//! | `huge_pages()` | whether the system gives huge pages to whoever asks for them |
+//! | `huge_pages()` | to whom the system gives huge pages |
 //! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
+//! | `mark(start, len, huge)` | memory of `map` gets huge pages as it is touched from now on, or gets none; `false` where refused |
+//! | `is_resident(address)` | whether the page there, of memory of `map`, is in memory; `false` where that is not known |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
 //! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |
@@ -38,6 +40,15 @@
 
 /// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
+
+/// To whom a system gives huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HugePages {
+    Never,
+    /// To memory that is marked.
+    OnRequest,
+    Always,
+}
 
 /// What a thread does.
 pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;

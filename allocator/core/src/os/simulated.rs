@@ -38,9 +38,11 @@ pub(crate) enum Call {
     Collapse,
     Create,
     HugePages,
+    IsResident,
     MakeWritable,
     Map,
     MapAt,
+    Mark,
     MemoryLimit,
     Purge,
     Remap,
@@ -52,14 +54,16 @@ pub(crate) enum Call {
 impl Call {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::BarrierEverywhere,
         Self::Collapse,
         Self::Create,
         Self::HugePages,
+        Self::IsResident,
         Self::MakeWritable,
         Self::Map,
         Self::MapAt,
+        Self::Mark,
         Self::MemoryLimit,
         Self::Purge,
         Self::Remap,
@@ -101,6 +105,7 @@ thread_local! {
     /// The path of the file created last, and what was written since.
     static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
@@ -265,14 +270,37 @@ pub(crate) fn has_several_threads() -> bool {
     false
 }
 
-pub(crate) fn huge_pages() -> bool {
-    !refused(Call::HugePages)
+pub(crate) fn huge_pages() -> super::HugePages {
+    if refused(Call::HugePages) { super::HugePages::Never } else { super::HugePages::OnRequest }
 }
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
 pub(crate) unsafe fn collapse(_: usize, _: usize, _: bool) -> bool {
     !refused(Call::Collapse) && COLLAPSES.get()
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`].
+pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
+    if refused(Call::Mark) {
+        return false;
+    }
+    MARKS.with_borrow_mut(|marks| marks.push((start, len, huge)));
+    true
+}
+
+/// The marks that the calling thread set and took away.
+#[cfg(test)]
+pub(crate) fn marks() -> Vec<(usize, usize, bool)> {
+    MARKS.take()
+}
+
+/// A page that holds anything but zeros.
+pub(crate) fn is_resident(address: usize) -> bool {
+    let page = core::ptr::with_exposed_provenance::<u8>(address);
+    // SAFETY: the caller passes a page of `map`'s memory, which is initialised and never given up.
+    !refused(Call::IsResident) && (0..super::PAGE).any(|byte| unsafe { page.add(byte).read_volatile() } != 0)
 }
 
 /// Whether the calling thread's requests for huge pages are granted.

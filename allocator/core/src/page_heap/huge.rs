@@ -1,27 +1,66 @@
 //! Huge pages for large heaps of small blocks.
 
-use super::{Ground, Home, PageHeap, PageHeaps, Run, Source, large};
+use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU8, Ordering};
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
 /// quarter of the heap at most, and less the larger the heap.
 pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
-/// Huge pages that are made by a mark on their mapping, which is cheaper, but may cost one of the mappings that a process may have (65 530).
-const MARKED_MAX: usize = 8192;
+/// Units got from the system up to which huge pages may be asked for by marks on the mappings: 64 GiB. A chunk whose mark differs from its
+/// neighbours' is a mapping of its own, of which a process may have 65 530.
+const MARKS_UP_TO: usize = (64 << 30) / UNIT;
 
-/// Whether the system gives huge pages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum HugePages {
-    /// Not asked yet.
-    Unknown,
-    /// So far it has.
-    Given,
-    /// It refused, or nobody wants them.
-    Refused,
+/// To whom the system gives huge pages, once somebody has asked.
+pub(super) struct HugePages {
+    known: AtomicU8,
+}
+
+impl HugePages {
+    const UNKNOWN: u8 = 0;
+    const NEVER: u8 = 1;
+    const ON_REQUEST: u8 = 2;
+    const ALWAYS: u8 = 3;
+
+    pub(super) const fn new() -> Self {
+        Self { known: AtomicU8::new(Self::UNKNOWN) }
+    }
+
+    /// Never, if nobody wants them or the system has refused one.
+    pub(super) fn given(&self, ground: Ground) -> os::HugePages {
+        // Relaxed, here and below: everybody comes to the same result.
+        match self.known.load(Ordering::Relaxed) {
+            Self::UNKNOWN => {}
+            Self::NEVER => return os::HugePages::Never,
+            Self::ON_REQUEST => return os::HugePages::OnRequest,
+            _ => return os::HugePages::Always,
+        }
+        let wanted = ground.options.is_on(Name::HugePages);
+        let given = if wanted { os::huge_pages() } else { os::HugePages::Never };
+        let known = match given {
+            os::HugePages::Never => Self::NEVER,
+            os::HugePages::OnRequest => Self::ON_REQUEST,
+            os::HugePages::Always => Self::ALWAYS,
+        };
+        // Relaxed: as above.
+        self.known.store(known, Ordering::Relaxed);
+        given
+    }
+
+    /// The system has refused one.
+    pub(super) fn refuse(&self) {
+        // Relaxed: as above.
+        self.known.store(Self::NEVER, Ordering::Relaxed);
+    }
+}
+
+/// Whether marks may cost mappings.
+pub(super) fn may_mark(shared: &Shared) -> bool {
+    // Relaxed: a bound, give or take what others do meanwhile.
+    shared.mapped.load(Ordering::Relaxed) <= MARKS_UP_TO
 }
 
 /// What an arena wants for small blocks.
@@ -60,10 +99,8 @@ impl PageHeaps {
         {
             // To make it takes the system as long as a hundred spans take us: other threads need not wait.
             drop(heap);
-            // Relaxed: a bound, give or take what others do meanwhile.
-            let mark = ground.shared.marked.fetch_add(1, Ordering::Relaxed) < MARKED_MAX;
             // SAFETY: the run is ours alone.
-            let made = unsafe { os::collapse(page.start.get(), CHUNK, mark) };
+            let made = unsafe { os::collapse(page.start.get(), CHUNK, may_mark(ground.shared)) };
             heap = self.all()[index].lock();
             heap.put_huge_page(ground, page, made);
         }
@@ -87,18 +124,11 @@ impl PageHeap {
 
     /// Whether a run of `wanted` units for small blocks should come from a fresh huge page: many small blocks live, and no dirty
     /// run is long enough.
-    fn wants_huge_page(&mut self, ground: Ground, wanted: usize) -> bool {
-        if self.total(ground.shared).small < HUGE_FROM
-            || wanted > CHUNK / UNIT
-            || self.dirty.find(wanted).is_some()
-        {
-            return false;
-        }
-        if self.huge_pages == HugePages::Unknown {
-            let given = ground.options.is_on(Name::HugePages) && os::huge_pages();
-            self.huge_pages = if given { HugePages::Given } else { HugePages::Refused };
-        }
-        self.huge_pages == HugePages::Given
+    fn wants_huge_page(&self, ground: Ground, wanted: usize) -> bool {
+        self.total(ground.shared).small >= HUGE_FROM
+            && wanted <= CHUNK / UNIT
+            && self.dirty.find(wanted).is_none()
+            && ground.shared.huge_pages.given(ground) != os::HugePages::Never
     }
 
     /// Puts a huge page among the dirty runs, or, if the system has not made one of it, among the clean ones. A huge page costs an eighth
@@ -109,7 +139,7 @@ impl PageHeap {
             page.dirty.set(true);
             page.since_ms.set(os::now_ms());
         } else {
-            self.huge_pages = HugePages::Refused;
+            ground.shared.huge_pages.refuse();
         }
         self.large_blocks -= 1;
         self.link(ground, page);

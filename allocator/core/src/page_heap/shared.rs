@@ -1,6 +1,8 @@
 //! What all page heaps have together, and the words by which they and the helper thread understand each other.
 
 use super::PageHeap;
+use super::filled::Filled;
+use super::huge::HugePages;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
@@ -47,8 +49,10 @@ pub(crate) struct Shared {
     dirty: [AtomicUsize; PAGE_HEAPS],
     /// Units that the control group may have, less what it should be spared; 0: nobody has looked.
     pub(super) group_limit: AtomicUsize,
-    /// Huge pages that were made by a mark.
-    pub(super) marked: AtomicUsize,
+    /// Units got from the system.
+    pub(super) mapped: AtomicUsize,
+    pub(super) huge_pages: HugePages,
+    pub(super) filled: Filled,
     /// Large runs whose pages came from elsewhere.
     pub(super) remapped: AtomicUsize,
 }
@@ -66,7 +70,9 @@ impl Shared {
             },
             dirty: [const { AtomicUsize::new(0) }; PAGE_HEAPS],
             group_limit: AtomicUsize::new(0),
-            marked: AtomicUsize::new(0),
+            mapped: AtomicUsize::new(0),
+            huge_pages: HugePages::new(),
+            filled: Filled::new(),
             remapped: AtomicUsize::new(0),
         }
     }

@@ -1,5 +1,7 @@
 //! The page heap on the simulated system.
 
+mod filled;
+
 use super::bins::{BINS, bin_of};
 use super::heaps::MEETINGS;
 use super::huge::HUGE_FROM;

@@ -154,6 +154,16 @@ const SCENARIOS: &[Scenario] = &[
         prepare: started,
         act: |world| [40_000, 1 << 20, 3 << 20].iter().all(|&size| world.malloc(size)),
     },
+    Scenario {
+        name: "malloc, large, in a program that fills its blocks",
+        prepare: |world| {
+            started(world);
+            assert!((0..3).all(|_| world.malloc(4 << 20)));
+        },
+        act: |world| {
+            (0..3).all(|_| world.malloc(4 << 20)) && world.realloc(5, 9 << 20) && world.realloc(5, 3 << 20)
+        },
+    },
     Scenario { name: "malloc, huge", prepare: started, act: |world| world.malloc(33 << 20) },
     Scenario {
         name: "calloc",

@@ -1,0 +1,83 @@
+//! Huge pages for large blocks.
+
+use super::*;
+
+/// Blocks of this many units hold a whole chunk wherever they begin.
+const WITH_CHUNK: usize = 2 * CHUNK / UNIT;
+
+/// A fresh large block as `malloc` hands it out, of whose first chunk `touched` is written to afterwards.
+fn fresh(world: &World, touched: usize) -> &'static Span {
+    let span = world.allocate(WITH_CHUNK, UNIT).expect("memory");
+    assert!(!span.dirty.get());
+    world.ground().mark_fresh(span);
+    let chunk = span.start.get().next_multiple_of(CHUNK);
+    // SAFETY: within the block, which is ours.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(chunk).write_bytes(1, touched) };
+    span
+}
+
+#[test]
+fn blocks_get_huge_pages_where_the_program_fills_them() {
+    let world = World::new();
+    os::marks();
+    let first: Vec<_> = (0..3).map(|_| fresh(&world, CHUNK)).collect();
+    let (start, end) = (first[2].start.get().next_multiple_of(CHUNK), first[2].end() / CHUNK * CHUNK);
+    assert_eq!(os::marks(), [(start, end - start, true)], "the first two are looked at");
+    let others: Vec<_> = (3..32).map(|_| fresh(&world, 1)).collect();
+    let marked = |spans: &[&Span]| spans.iter().filter(|span| span.marked_to.get() > 0).count();
+    assert_eq!(marked(&others[..13]), 13, "what is marked tells nothing of the program");
+    assert_eq!(marked(&others[13..]), 0, "one of sixteen is not marked, and tells");
+    os::marks();
+    for span in first.into_iter().chain(others) {
+        world.ground().unmark(span);
+        world.free(span);
+    }
+    let unmarked = os::marks();
+    assert!(unmarked.contains(&(start, end - start, false)) && unmarked.len() == 14);
+}
+
+#[test]
+fn blocks_get_none_where_the_program_touches_little_or_nobody_wants_them() {
+    for (touched, wanted) in [(CHUNK / 2, 1), (CHUNK, 0)] {
+        let world = World::new();
+        assert!(world.options.set(Name::HugePages, wanted));
+        os::marks();
+        let spans: Vec<_> = (0..20).map(|_| fresh(&world, touched)).collect();
+        for span in spans {
+            world.ground().unmark(span);
+            world.free(span);
+        }
+        assert_eq!(os::marks(), []);
+    }
+}
+
+#[test]
+fn a_block_that_is_freed_tells_before_its_pages_are_used_again() {
+    let world = World::new();
+    let span = fresh(&world, CHUNK);
+    world.ground().unmark(span);
+    let other = fresh(&world, CHUNK);
+    let third = fresh(&world, 0);
+    assert_eq!([span, other, third].map(|span| span.marked_to.get() > 0), [false, false, true]);
+}
+
+#[test]
+fn a_block_that_grows_is_marked_as_far_as_it_grew() {
+    let world = World::new();
+    let ground = world.ground();
+    let (first, second) = (fresh(&world, CHUNK), fresh(&world, CHUNK));
+    let span = fresh(&world, CHUNK);
+    let marked = span.marked_to.get();
+    assert!(marked > 0);
+    os::marks();
+    assert!(world.heap().extend(ground, span, WITH_CHUNK + 1));
+    ground.mark_fresh(span);
+    assert_eq!(os::marks(), [], "no further chunk");
+    assert!(world.heap().extend(ground, span, 2 * WITH_CHUNK));
+    ground.mark_fresh(span);
+    assert_eq!(os::marks(), [(marked, 2 * CHUNK, true)]);
+    for span in [first, second, span] {
+        ground.unmark(span);
+        world.free(span);
+    }
+}
