@@ -238,6 +238,7 @@ const LARGE_BLOCKS: &[Item] = &[
     .work(&[("rounds", 4000.0)])
     .threads(&[1, 2, 8]),
     item("giant", "giant", &[]),
+    item("giant-filled", "giant", &[("touched", 100.0)]).work(&[("replacements", 500.0)]),
     item("realloc-growth", "realloc-growth", &[]),
     item("fragmentation", "fragmentation", &[]),
     item("idle-return", "idle-return", &[("quiet", 10_000.0)]),
