@@ -127,7 +127,10 @@ impl Allocator {
                     return block;
                 }
             }
-            bin.allowed.set(bin.allowed.get().saturating_add(1));
+            if let Some(left) = bin.missed.get().checked_sub(1) {
+                bin.missed.set(left);
+                bin.allowed.set(bin.allowed.get().saturating_add(1));
+            }
             self.empty_inbox(heap, arena);
             stored = heap.fetch(class).or_else(|| self.take_shared(heap, class));
         }
@@ -217,6 +220,7 @@ impl Allocator {
         while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
             && let Some(magazine) = heap.fetch(class)
         {
+            bin.missed.set(bin.missed.get().saturating_add(1));
             self.shed(heap, class, magazine);
         }
     }
@@ -402,6 +406,7 @@ impl Allocator {
             }
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
             bin.low.set(bin.full.len() as u16);
+            bin.missed.set(bin.missed.get() / 2);
             bin.want_less();
         }
         if let Some(arena) = heap.arena()

@@ -289,7 +289,7 @@ impl Spans {
         }
         self.grown = 0;
         let bytes: usize = self.owned.iter().map(|owned| owned.units as usize * UNIT).sum();
-        if self.room > bytes / 2 {
+        if self.room > bytes / 8 {
             self.purge_holes(HOLES_BEFORE_GROWING);
         }
     }

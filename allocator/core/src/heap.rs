@@ -79,9 +79,11 @@ pub(crate) struct Bin {
     pub(crate) full: Stack,
     /// The smallest `full.len()` since the last trim: what the thread could have done without (Bonwick's working set).
     pub(crate) low: Cell<u16>,
-    /// Magazines that the private depot may hold: grows whenever it had none for malloc, shrinks by what was not
-    /// needed. A thread that only frees keeps next to nothing.
+    /// Magazines that the private depot may hold: grows whenever it had none for malloc and had given one away before, shrinks by what
+    /// was not needed. A thread that only allocates, or only frees, keeps next to nothing.
     pub(crate) allowed: Cell<u16>,
+    /// Magazines given away for which malloc has not asked again.
+    pub(crate) missed: Cell<u16>,
     /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with
     /// time.
     wanted: Cell<u8>,
@@ -146,6 +148,7 @@ impl Heap {
                     full: Stack::new(),
                     low: Cell::new(0),
                     allowed: Cell::new(1),
+                    missed: Cell::new(0),
                     wanted: Cell::new(FIRST_WANTED),
                     started: Cell::new(0),
                 }
