@@ -32,7 +32,7 @@ const DEPOT_SUM: usize = 64 << 20;
 const EVENTS_PER_LOOK: u32 = 64;
 /// Milliseconds between two trims of a private depot.
 const TRIM_MS: u64 = 500;
-/// Calls into the system for holes at a trim where no helper thread looks for them: a quarter of a millisecond.
+/// Calls into the system for holes at a trim where no helper thread looks for them, as a `Batch` counts them: a quarter of a millisecond.
 const HOLES_ALONE: usize = 128;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.

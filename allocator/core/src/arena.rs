@@ -7,7 +7,7 @@ use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
 use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
-use crate::span::{Look, Span, SpanList, Use};
+use crate::span::{Batch, Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::statistics::ClassStatistics;
 use crate::sync::{Lock, Ordering, RawLock};
@@ -28,7 +28,7 @@ pub(crate) struct Arena {
 
 /// Bytes that come back to an arena's spans until somebody is called to look for holes: 1 MiB.
 const CALL_FROM: usize = 1 << 20;
-/// Calls into the system for holes before the arena grows, give or take a span's.
+/// Calls into the system for holes before the arena grows, as a `Batch` counts them, give or take one.
 const HOLES_BEFORE_GROWING: usize = 128;
 /// Units by which it grows between two looks: 2 MiB.
 const LOOK_EVERY: usize = (2 << 20) / UNIT;
@@ -261,21 +261,21 @@ pub(crate) enum Holes {
 impl Spans {
     /// See [`Arena::purge_holes`].
     fn purge_holes(&mut self, most: usize) -> Holes {
-        let (mut looks, mut calls, mut busy) = (0, 0, false);
+        let (mut looks, mut calls, mut busy, mut batch) = (0, 0, false, Batch::new());
         while let Some(span) = self.next_look() {
-            looks += 1;
-            match span.purge_holes() {
-                Look::Nothing => {}
-                Look::Busy => busy = true,
-                Look::Purged(more) => {
-                    calls += more;
-                    looks += SEARCH;
-                }
+            let (look, cost) = batch.look(span);
+            calls += cost;
+            match look {
+                Look::Nothing => looks += 1,
+                Look::Busy => (looks, busy) = (looks + 1, true),
+                Look::Searched => looks += SEARCH,
             }
             if calls >= most || looks >= LOOKS_AT_ONCE {
+                batch.purge();
                 return Holes::More { busy };
             }
         }
+        batch.purge();
         self.returned = 0;
         Holes::Done { busy }
     }

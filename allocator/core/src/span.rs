@@ -10,7 +10,7 @@ use crate::os;
 use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
 use crate::units::UNIT;
 
-pub(crate) use self::holes::Look;
+pub(crate) use self::holes::{Batch, Look};
 
 /// What a span is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 
 /// Every so many looks spans are searched for holes; one in which no block came or went since the search before gives its own back.
 const LOOKS_PER_SEARCH: u32 = 4;
-/// Calls into the system for holes while an arena's lock is held.
+/// Calls into the system for holes while an arena's lock is held, as a `Batch` counts them.
 const HOLES_AT_ONCE: usize = 16;
 
 /// What a look around found.

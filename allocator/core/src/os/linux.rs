@@ -4,8 +4,8 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use super::HugePages;
-use crate::sync::AtomicU32;
+use super::{HugePages, Part};
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
 /// User addresses: 47 bits on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
 pub(crate) fn window() -> core::ops::Range<usize> {
@@ -130,6 +130,31 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
         // SAFETY: the caller's contract.
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, libc::MADV_DONTNEED) == 0 }
     })
+}
+
+/// # Safety
+/// As for [`purge`], for each part.
+pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
+    /// The calling process, as a file descriptor (since Linux 6.14).
+    const PIDFD_SELF: libc::c_int = -10001;
+    /// Not 0: the system does not do it for us. Kernels from 6.13 on take this advice, 6.16 and later flush the TLBs of all processors
+    /// once.
+    static REFUSED: AtomicU8 = AtomicU8::new(0);
+    // Relaxed: a hint.
+    if REFUSED.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    let bytes: usize = parts.iter().map(|part| part.len).sum();
+    // SAFETY: the caller's contract; a part is laid out as an `iovec`.
+    let done = keeping_errno(|| unsafe {
+        let advice = libc::MADV_DONTNEED;
+        libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, parts.as_ptr(), parts.len(), advice, 0)
+    });
+    if done < 0 {
+        // Relaxed: as above.
+        REFUSED.store(1, Ordering::Relaxed);
+    }
+    usize::try_from(done) == Ok(bytes)
 }
 
 /// Reads the beginning of a file; how many bytes. By raw calls: the C library's are points where a thread may be cancelled.

@@ -8,6 +8,7 @@
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `purge_together(parts)` | `purge` of several parts, no more than [`PARTS`], by one call; `false` where the system has none, or refuses some: then any of them may be as before |
 //! | `processors()` | how many processors the process may run on, at least 1 |
 //! | `has_several_threads()` | whether the process has more than one thread, also of those that never asked for memory; `false` where that is not known |
 //! | `huge_pages()` | to whom the system gives huge pages |
@@ -40,6 +41,21 @@
 
 /// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
+
+/// Parts that `purge_together` takes at once.
+pub(crate) const PARTS: usize = 128;
+
+/// A part of memory, as the system takes it (`iovec`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Part {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Part {
+    pub(crate) const NOTHING: Self = Self { start: 0, len: 0 };
+}
 
 /// To whom a system gives huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -45,6 +45,7 @@ pub(crate) enum Call {
     Mark,
     MemoryLimit,
     Purge,
+    PurgeTogether,
     Remap,
     Reserve,
     StartThread,
@@ -54,7 +55,7 @@ pub(crate) enum Call {
 impl Call {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::BarrierEverywhere,
         Self::Collapse,
         Self::Create,
@@ -66,6 +67,7 @@ impl Call {
         Self::Mark,
         Self::MemoryLimit,
         Self::Purge,
+        Self::PurgeTogether,
         Self::Remap,
         Self::Reserve,
         Self::StartThread,
@@ -242,6 +244,18 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     }
     // SAFETY: the caller's contract.
     unsafe { clear(start, len) };
+    true
+}
+
+/// # Safety
+/// As for [`purge`], for each part.
+pub(crate) unsafe fn purge_together(parts: &[super::Part]) -> bool {
+    let page = PAGE_SIZE.get();
+    if refused(Call::PurgeTogether) || parts.iter().any(|part| (part.start | part.len) % page != 0) {
+        return false;
+    }
+    // SAFETY: the caller's contract.
+    parts.iter().for_each(|part| unsafe { clear(part.start, part.len) });
     true
 }
 

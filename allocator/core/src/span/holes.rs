@@ -2,7 +2,7 @@
 //! lives on.
 
 use super::Span;
-use crate::os::{self, PAGE};
+use crate::os::{self, PAGE, PARTS, Part};
 use crate::size_class::{self, SPAN_UNITS_MAX};
 use crate::units::UNIT;
 
@@ -10,6 +10,7 @@ use crate::units::UNIT;
 type Pages = u64;
 
 const _: () = assert!(SPAN_UNITS_MAX * UNIT / PAGE <= Pages::BITS as usize);
+const _: () = assert!(PARTS >= MOST);
 
 /// What a look at a span's holes found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,38 +19,73 @@ pub(crate) enum Look {
     Nothing,
     /// Blocks were handed out since the last look: more may be soon.
     Busy,
-    /// It was searched, and pages went back to the system in so many calls.
-    Purged(usize),
+    /// It was searched.
+    Searched,
+}
+
+/// Holes that a span has at most: between two of them lies a page that is none.
+const MOST: usize = Pages::BITS as usize / 2;
+/// What holes that go back by one call cost, in calls for one hole.
+const TOGETHER: usize = 32;
+
+/// Holes that go back to the system together: each call stops all processors that the program runs on. (On the systems that can do it.)
+pub(crate) struct Batch<'a> {
+    parts: [Part; PARTS],
+    spans: [Option<&'a Span>; PARTS],
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) const fn new() -> Self {
+        Self { parts: [Part::NOTHING; PARTS], spans: [None; PARTS], count: 0 }
+    }
+
+    /// Adds the pages of `span` in which no block is handed out, if none was handed out since the last look: a span whose blocks only come
+    /// back needs them no more. The caller holds the lock of the span's arena until it has [purged](Self::purge) the batch, before which there
+    /// is room for [`MOST`].
+    fn add(&mut self, span: &'a Span) -> Look {
+        if span.freed.get() == 0 || !span.riddled.get() {
+            return Look::Nothing;
+        }
+        if span.taken.replace(false) {
+            return Look::Busy;
+        }
+        span.riddled.set(false);
+        let mut left = span.holes() & !span.purged.get();
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let pages = (left >> first).trailing_ones() as usize;
+            left &= !(super::ones(pages) << first);
+            self.parts[self.count] = Part { start: span.start.get() + first * PAGE, len: pages * PAGE };
+            self.spans[self.count] = Some(span);
+            self.count += 1;
+        }
+        Look::Searched
+    }
+
+    /// Looks at a span; what it found, and what calls into the system cost meanwhile.
+    pub(crate) fn look(&mut self, span: &'a Span) -> (Look, usize) {
+        let cost = if self.count + MOST > PARTS { self.purge() } else { 0 };
+        (self.add(span), cost)
+    }
+
+    /// Gives what was found back to the system; what that cost, in calls for one hole.
+    pub(crate) fn purge(&mut self) -> usize {
+        let parts = &self.parts[..core::mem::take(&mut self.count)];
+        // SAFETY: no block that reaches into these pages is handed out, and while the caller holds the arena's lock none will be.
+        let together = parts.len() > 1 && unsafe { os::purge_together(parts) };
+        for (part, span) in parts.iter().zip(self.spans.iter().flatten()) {
+            // SAFETY: as above.
+            if together || unsafe { os::purge(part.start, part.len) } {
+                let pages = super::ones(part.len / PAGE) << ((part.start - span.start.get()) / PAGE);
+                span.purged.set(span.purged.get() | pages);
+            }
+        }
+        if together { TOGETHER } else { parts.len() }
+    }
 }
 
 impl Span {
-    /// Gives back the pages in which no block is handed out, if none was handed out since the last look: a span whose blocks only come
-    /// back needs them no more.
-    pub(crate) fn purge_holes(&self) -> Look {
-        if self.freed.get() == 0 || !self.riddled.get() {
-            return Look::Nothing;
-        }
-        if self.taken.replace(false) {
-            return Look::Busy;
-        }
-        self.riddled.set(false);
-        let holes = self.holes() & !self.purged.get();
-        let (mut left, mut calls) = (holes, 0);
-        while left != 0 {
-            let first = left.trailing_zeros() as usize;
-            let count = (left >> first).trailing_ones() as usize;
-            let mask = super::ones(count) << first;
-            // SAFETY: no block that reaches into these pages is handed out, and while the caller holds the arena's lock none
-            // will be.
-            if unsafe { os::purge(self.start.get() + first * PAGE, count * PAGE) } {
-                self.purged.set(self.purged.get() | mask);
-            }
-            calls += 1;
-            left &= !mask;
-        }
-        Look::Purged(calls)
-    }
-
     /// The pages in which no block is handed out, and some block was.
     fn holes(&self) -> Pages {
         let size = size_class::of(self.class()).size as usize;
@@ -117,13 +153,20 @@ mod tests {
         (span, blocks)
     }
 
+    /// A look at a span, and what it cost.
+    fn purge(span: &Span) -> (Look, usize) {
+        let mut batch = Batch::new();
+        let (look, before) = batch.look(span);
+        (look, before + batch.purge())
+    }
+
     #[test]
     fn pages_without_a_live_block_go_back_once_and_the_live_keep_their_content() {
         let (span, blocks) = riddled(512, &[3, 20]);
-        assert_eq!(span.purge_holes(), Look::Busy, "blocks were handed out just now");
+        assert_eq!(purge(&span).0, Look::Busy, "blocks were handed out just now");
         // Blocks 0 … 7 lie in the first page, 16 … 23 in the third.
-        assert_eq!(span.purge_holes(), Look::Purged(2));
-        assert_eq!(span.purge_holes(), Look::Nothing);
+        assert_eq!(purge(&span), (Look::Searched, TOGETHER), "two parts by one call");
+        assert_eq!(purge(&span).0, Look::Nothing);
         for (index, &block) in blocks.iter().enumerate() {
             // SAFETY: memory of the span.
             let byte = unsafe { block.read() };
@@ -131,17 +174,17 @@ mod tests {
         }
         let slots = vec![Cell::new(ptr::null_mut()); 9];
         span.take(&slots);
-        assert_eq!(span.purge_holes(), Look::Busy);
+        assert_eq!(purge(&span).0, Look::Busy);
         // Of the second page a block is out again, the fourth is looked at anew.
-        assert_eq!(span.purge_holes(), Look::Purged(1));
+        assert_eq!(purge(&span), (Look::Searched, 1));
     }
 
     #[test]
     fn blocks_larger_than_a_page_free_the_pages_that_are_theirs_alone() {
         let (span, blocks) = riddled(5120, &[1]);
-        span.purge_holes();
+        purge(&span);
         assert_eq!(span.holes().count_ones() as usize, span.units.get() * UNIT / PAGE - 2);
-        assert_eq!(span.purge_holes(), Look::Purged(2));
+        assert_eq!(purge(&span), (Look::Searched, TOGETHER));
         // SAFETY: a live block.
         let content = unsafe { core::slice::from_raw_parts(blocks[1], 5120) };
         assert!(content.iter().all(|&byte| byte == 7));
@@ -151,6 +194,6 @@ mod tests {
     fn a_full_span_and_a_fresh_one_have_no_holes() {
         let (span, blocks) = riddled(64, &(0..256).collect::<Vec<_>>());
         assert_eq!(blocks.len(), 256);
-        assert_eq!((span.purge_holes(), span.holes()), (Look::Nothing, 0));
+        assert_eq!((purge(&span).0, span.holes()), (Look::Nothing, 0));
     }
 }

@@ -249,6 +249,24 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "holes",
+        prepare: |world| {
+            started(world);
+            assert!((0..600).all(|_| world.malloc(700)));
+        },
+        act: |world| {
+            for (index, block) in core::mem::take(&mut world.live).into_iter().enumerate() {
+                match index % 20 {
+                    0 => world.live.push(block),
+                    _ => block.free(world.allocator, world.heap()),
+                }
+            }
+            world.allocator.flush(world.heap());
+            // Blocks were handed out just now; then nothing happened.
+            (0..3).filter(|_| world.allocator.purge_holes()).count() <= 2
+        },
+    },
+    Scenario {
         name: "fork",
         prepare: used,
         act: |world| {
