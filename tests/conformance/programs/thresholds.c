@@ -1,6 +1,7 @@
 /* glibc's thresholds: as long as nobody sets one, freed large blocks are kept and used again; whoever sets one ends that. Counted
  * are the calls into the system that give memory back or get it, and page faults. */
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -49,6 +50,8 @@ struct cost {
 /* What it costs to allocate, use and free a block of `size` bytes again and again, once it was done a few times. */
 static struct cost cost_of(size_t size) {
     struct cost before = {0, 0};
+    /* So that a fault is one page. */
+    CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "prctl");
     for (int round = -3; round < ROUNDS; round++) {
         if (round == 0)
             before = (struct cost){calls, faults()};
