@@ -221,8 +221,8 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
         let marked = mark && advise(libc::MADV_HUGEPAGE);
         // Where the range is marked, this touch brings a huge page, if the kernel has one and has no page table for the range. It takes
         // two thirds of the time of the call below, which wants a first page that is there.
-        // SAFETY: the caller's contract; a byte is read and written back by nobody else, since nobody uses the memory.
-        unsafe { memory.cast::<u8>().write_volatile(memory.cast::<u8>().read_volatile()) };
+        // SAFETY: the caller's contract; nobody uses the memory.
+        unsafe { touch(start) };
         let collapsed = marked && is_resident(start + len / 2) || advise(MADV_COLLAPSE);
         if marked {
             // Holes that are purged later are not to be filled again.
@@ -230,6 +230,14 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
         }
         collapsed
     })
+}
+
+/// # Safety
+/// `address` lies in memory that [`map`] returned, and nobody uses it but the caller.
+pub(crate) unsafe fn touch(address: usize) {
+    let byte = ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: the caller's contract.
+    unsafe { byte.write_volatile(byte.read_volatile()) };
 }
 
 pub(crate) fn is_resident(address: usize) -> bool {
@@ -366,13 +374,23 @@ pub(crate) fn thread_id() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-pub(crate) fn now_ms() -> u64 {
+fn now(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     keeping_errno(|| {
         // SAFETY: `now` is ours to write.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+        unsafe { libc::clock_gettime(clock, &mut now) };
     });
+    now
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let now = now(libc::CLOCK_MONOTONIC_COARSE);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+pub(crate) fn now_us() -> u64 {
+    let now = now(libc::CLOCK_MONOTONIC);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 
 pub(crate) fn has_environment() -> bool {

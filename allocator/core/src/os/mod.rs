@@ -14,6 +14,7 @@
 //! | `huge_pages()` | to whom the system gives huge pages |
 //! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
 //! | `mark(start, len, huge)` | memory of `map` gets huge pages as it is touched from now on, or gets none; `false` where refused |
+//! | `touch(address)` | writes to the page there, of memory of `map`, what it holds |
 //! | `is_resident(address)` | whether the page there, of memory of `map`, is in memory; `false` where that is not known |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
@@ -27,6 +28,7 @@
 //! | `on_signal(number, handler)` | calls the handler when the process gets that signal; `false` where refused |
 //! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
+//! | `now_us()` | a clock in microseconds that never runs backwards; exact |
 //! | `has_environment()` | whether `environment` can be asked already |
 //! | `environment(name)` | an environment variable (`name` ends in a zero); `None` also in privileged processes |
 //! | `memory_limit()` | bytes of memory that the process's control group, or one above it, may have; `None` without a limit |

@@ -107,6 +107,8 @@ thread_local! {
     /// The path of the file created last, and what was written since.
     static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What the exact clock says, and how far it goes on at each look.
+    static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static IDENTITY: Cell<u8> = const { Cell::new(0) };
@@ -310,6 +312,14 @@ pub(crate) fn marks() -> Vec<(usize, usize, bool)> {
     MARKS.take()
 }
 
+/// # Safety
+/// `address` lies in memory that [`map`] returned, and nobody uses it but the caller.
+pub(crate) unsafe fn touch(address: usize) {
+    let byte = core::ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: the caller's contract.
+    unsafe { byte.write_volatile(byte.read_volatile()) };
+}
+
 /// A page that holds anything but zeros.
 pub(crate) fn is_resident(address: usize) -> bool {
     let page = core::ptr::with_exposed_provenance::<u8>(address);
@@ -378,6 +388,19 @@ pub(crate) fn thread_id() -> usize {
 pub(crate) fn now_ms() -> u64 {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     START.elapsed().as_millis() as u64
+}
+
+/// Time passes only between two calls.
+pub(crate) fn now_us() -> u64 {
+    let (now, step) = MICROSECONDS.get();
+    MICROSECONDS.set((now + step, step));
+    now
+}
+
+/// From now on so many microseconds pass between two looks of the calling thread at the clock.
+#[cfg(test)]
+pub(crate) fn pass_us(step: u64) {
+    MICROSECONDS.set((0, step));
 }
 
 pub(crate) fn has_environment() -> bool {

@@ -85,9 +85,19 @@ impl Ground<'_> {
             return;
         }
         let start = marked.max(chunks.start);
-        // SAFETY: chunks of a block of ours.
-        if unsafe { os::mark(start, chunks.end - start, true) } {
+        // The first huge page is brought at once, to see how long that takes.
+        // SAFETY: chunks of a block of ours, which nobody uses but who asks for it, or for it to grow.
+        let bring = || unsafe {
+            let marked = os::mark(start, chunks.end - start, true);
+            os::touch(start);
+            marked
+        };
+        let (brought, cheap) = self.shared.huge_pages.judge(bring);
+        if brought {
             span.marked_to.set(chunks.end);
+        }
+        if !cheap {
+            self.unmark(span);
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
@@ -14,9 +14,17 @@ pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
 /// neighbours' is a mapping of its own, of which a process may have 65 530.
 const MARKS_UP_TO: usize = (64 << 30) / UNIT;
 
+/// A huge page that takes longer is dearer than the page faults that it saves. (Where a virtual machine tells its host which memory is free, the first
+/// use of each 4 KiB of a huge page is a fault there: 2.8 ms were seen instead of 0.1.)
+const DEAR_FROM_US: u64 = 1000;
+/// How long no other is asked for after a dear one, in milliseconds.
+const DEAR_MS: usize = 10_000;
+
 /// To whom the system gives huge pages, once somebody has asked.
 pub(super) struct HugePages {
     known: AtomicU8,
+    /// Until when huge pages are too dear, in milliseconds of `os::now_ms`.
+    dear_until_ms: AtomicUsize,
 }
 
 impl HugePages {
@@ -26,11 +34,16 @@ impl HugePages {
     const ALWAYS: u8 = 3;
 
     pub(super) const fn new() -> Self {
-        Self { known: AtomicU8::new(Self::UNKNOWN) }
+        Self { known: AtomicU8::new(Self::UNKNOWN), dear_until_ms: AtomicUsize::new(0) }
     }
 
-    /// Never, if nobody wants them or the system has refused one.
+    /// Never, if nobody wants them, the system has refused one, or they are too dear at the moment.
     pub(super) fn given(&self, ground: Ground) -> os::HugePages {
+        // Relaxed: a hint.
+        let dear_until = self.dear_until_ms.load(Ordering::Relaxed);
+        if dear_until > 0 && dear_until > os::now_ms() as usize {
+            return os::HugePages::Never;
+        }
         // Relaxed, here and below: everybody comes to the same result.
         match self.known.load(Ordering::Relaxed) {
             Self::UNKNOWN => {}
@@ -48,6 +61,18 @@ impl HugePages {
         // Relaxed: as above.
         self.known.store(known, Ordering::Relaxed);
         given
+    }
+
+    /// What `make`, which makes a huge page, returns; and whether that page was worth its time.
+    pub(super) fn judge<T>(&self, make: impl FnOnce() -> T) -> (T, bool) {
+        let before = os::now_us();
+        let made = make();
+        let cheap = os::now_us().wrapping_sub(before) < DEAR_FROM_US;
+        if !cheap {
+            // Relaxed: a hint.
+            self.dear_until_ms.store(os::now_ms() as usize + DEAR_MS, Ordering::Relaxed);
+        }
+        (made, cheap)
     }
 
     /// The system has refused one.
@@ -99,8 +124,10 @@ impl PageHeaps {
         {
             // To make it takes the system as long as a hundred spans take us: other threads need not wait.
             drop(heap);
+            let mark = may_mark(ground.shared);
             // SAFETY: the run is ours alone.
-            let made = unsafe { os::collapse(page.start.get(), CHUNK, may_mark(ground.shared)) };
+            let make = || unsafe { os::collapse(page.start.get(), CHUNK, mark) };
+            let (made, _) = ground.shared.huge_pages.judge(make);
             heap = self.all()[index].lock();
             heap.put_huge_page(ground, page, made);
         }

@@ -231,6 +231,18 @@ fn where_the_system_has_no_huge_pages_or_nobody_wants_them_pages_come_one_by_one
 }
 
 #[test]
+fn where_huge_pages_are_dear_small_blocks_get_one_and_no_more() {
+    let world = World::new();
+    os::pass_us(2000);
+    let spans: Vec<_> = (0..HUGE_FROM / 4 + 2 * CHUNK / UNIT / 4).map(|_| world.allocate_small(4)).collect();
+    os::pass_us(0);
+    assert_eq!(spans.iter().filter(|span| span.dirty.get()).count(), CHUNK / UNIT / 4);
+    for span in spans {
+        world.free(span);
+    }
+}
+
+#[test]
 fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let world = World::new();
     let ground = world.ground();

@@ -93,7 +93,12 @@ impl<B: Copy> Slots<B> {
 
     /// Forgets all elements.
     pub fn clear(&mut self) {
-        self.length = 0;
+        self.truncate(0);
+    }
+
+    /// Forgets all elements but the first `length`.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
     }
 }
 

@@ -1,10 +1,10 @@
 //! **idle-return**: load, then quiet: what memory comes back, and when.
 //!
-//! *Definition.* Each thread allocates `blocks` blocks of random sizes from 16 B to 64 KiB, the logarithm
-//! of the size being even, writes all of each, and frees them in the order of allocation; `cycles`
-//! times. One operation is one block. Then all threads are idle, and resident memory is read after 0,
-//! 100, 1000 and 10 000 ms, as far as `quiet` milliseconds go (`rss_after_NNNNN_ms_bytes`).
-//! The measured part ends before the quiet.
+//! *Definition.* Each thread allocates `blocks` blocks of random sizes from `min` to `max` bytes (16 B to
+//! 64 KiB), the logarithm of the size being even, writes all of each, and frees them in the order of
+//! allocation; `cycles` times. Of the last cycle's blocks `live` per cent stay, spread evenly. One operation
+//! is one block. Then all threads are idle, and resident memory is read after 0, 100, 1000 and 10 000 ms, as
+//! far as `quiet` milliseconds go (`rss_after_NNNNN_ms_bytes`). The measured part ends before the quiet.
 //!
 //! *Source.* The most frequent complaint about allocators, memory that does not come back, as a test.
 //!
@@ -50,6 +50,30 @@ pub const DEFINITION: Definition = Definition {
             range: 1..=1 << 32,
         },
         Knob {
+            name: "min",
+            meaning: "Least size of a block.",
+            unit: "bytes",
+            default: 16,
+            test: 16,
+            range: 1..=1 << 30,
+        },
+        Knob {
+            name: "max",
+            meaning: "Largest size of a block.",
+            unit: "bytes",
+            default: 1 << 16,
+            test: 1 << 16,
+            range: 1..=1 << 30,
+        },
+        Knob {
+            name: "live",
+            meaning: "Share of the last cycle's blocks that stay, spread evenly.",
+            unit: "per cent",
+            default: 0,
+            test: 3,
+            range: 0..=100,
+        },
+        Knob {
             name: "quiet",
             meaning: "How long resident memory is watched afterwards.",
             unit: "ms",
@@ -59,37 +83,59 @@ pub const DEFINITION: Definition = Definition {
         },
     ],
     max_threads: None,
-    check: |_| Ok(()),
+    check: |settings| match settings.count("min") <= settings.count("max") {
+        true => Ok(()),
+        false => Err("min must not be more than max".into()),
+    },
     run: on_heap!(run),
 };
 
 /// When resident memory is read, in milliseconds after the work.
 const MOMENTS_MS: [u64; 4] = [0, 100, 1_000, 10_000];
 
+/// The numbers that define a run.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    blocks: usize,
+    cycles: u64,
+    min: usize,
+    max: usize,
+    live: usize,
+}
+
 struct Worker<H: Heap> {
     heap: H,
     random: Random,
+    plan: Plan,
     blocks: Slots<H::Block>,
 }
 
 fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     let threads = settings.threads;
-    let (blocks, cycles) = (settings.size("blocks"), settings.count("cycles"));
+    let plan = Plan {
+        blocks: settings.size("blocks"),
+        cycles: settings.count("cycles"),
+        min: settings.size("min"),
+        max: settings.size("max"),
+        live: settings.size("live"),
+    };
     let quiet = settings.count("quiet");
     let mut peak_live_bytes = 0;
     for owner in 0..threads {
-        let mut tally = Worker::<Tally>::new(owner, blocks)?;
-        tally.load(blocks, cycles)?;
+        let mut tally = Worker::<Tally>::new(owner, plan)?;
+        tally.load()?;
         peak_live_bytes += tally.heap.peak_live_bytes;
     }
     let mut watched = Ok(BTreeMap::new());
-    let workers = (0..threads).map(|owner| Worker::<H>::new(owner, blocks)).collect::<Result<Vec<_>, _>>()?;
-    let (reading, _) = Crew::default()
-        .afterwards(|| watched = watch(quiet))
-        .run(workers, |worker| worker.load(blocks, cycles))?;
+    let workers = (0..threads).map(|owner| Worker::<H>::new(owner, plan)).collect::<Result<Vec<_>, _>>()?;
+    let (reading, workers) =
+        Crew::default().afterwards(|| watched = watch(quiet)).run(workers, Worker::load)?;
+    for mut worker in workers {
+        worker.free(|_| false)?;
+    }
     Ok(Figures {
         reading,
-        expected_operations: u64::from(threads) * cycles * blocks as u64,
+        expected_operations: u64::from(threads) * plan.cycles * plan.blocks as u64,
         peak_live_bytes: Some(peak_live_bytes),
         extra: watched?,
     })
@@ -107,35 +153,55 @@ fn watch(quiet: u64) -> Result<BTreeMap<String, f64>, Failure> {
     Ok(figures)
 }
 
-/// A size of 2⁴ to 2¹⁶ B, the exponent being even.
-fn size(random: &mut Random) -> usize {
-    (4.0 + 12.0 * random.unit()).exp2() as usize
+/// A size of `min` to `max` bytes, the logarithm being even.
+fn size(random: &mut Random, min: usize, max: usize) -> usize {
+    let (least, most) = ((min as f64).log2(), (max as f64).log2());
+    ((least + (most - least) * random.unit()).exp2() as usize).clamp(min, max)
+}
+
+/// Whether a block is one of the `live` per cent that stay.
+fn stays(index: usize, live: usize) -> bool {
+    index * live / 100 != (index + 1) * live / 100
 }
 
 impl<H: Heap> Worker<H> {
-    fn new(owner: u32, blocks: usize) -> Result<Self, Failure> {
-        let blocks = Slots::with_capacity(blocks)?;
-        Ok(Self { heap: H::of(owner), random: Random::stream(owner.into()), blocks })
+    fn new(owner: u32, plan: Plan) -> Result<Self, Failure> {
+        let blocks = Slots::with_capacity(plan.blocks)?;
+        Ok(Self { heap: H::of(owner), random: Random::stream(owner.into()), plan, blocks })
     }
 
-    fn load(&mut self, blocks: usize, cycles: u64) -> Result<u64, Failure> {
+    fn load(&mut self) -> Result<u64, Failure> {
+        let Plan { blocks, cycles, min, max, live } = self.plan;
         let mut done = 0;
-        for _ in 0..cycles {
+        for cycle in 1..=cycles {
             for _ in 0..blocks {
-                let size = size(&mut self.random);
+                let size = size(&mut self.random, min, max);
                 let block = self.heap.allocate(size)?;
                 // SAFETY: fresh, of this size, and this worker's alone.
                 unsafe { self.heap.fill(block, size)? };
                 self.blocks.push(block);
                 done += 1;
             }
-            for &block in self.blocks.iter() {
-                // SAFETY: the slots hold live blocks, each once, and are cleared below.
-                unsafe { self.heap.free(block)? };
-            }
-            self.blocks.clear();
+            self.free(|index| cycle == cycles && stays(index, live))?;
         }
         Ok(done)
+    }
+
+    /// Frees all blocks but those that are `kept`.
+    fn free(&mut self, kept: impl Fn(usize) -> bool) -> Result<(), Failure> {
+        let mut left = 0;
+        for index in 0..self.blocks.len() {
+            let block = self.blocks[index];
+            if kept(index) {
+                self.blocks[left] = block;
+                left += 1;
+            } else {
+                // SAFETY: the slots hold live blocks, each once; those of freed ones are given up below.
+                unsafe { self.heap.free(block)? };
+            }
+        }
+        self.blocks.truncate(left);
+        Ok(())
     }
 }
 
@@ -147,7 +213,7 @@ mod tests {
     #[test]
     fn each_octave_has_as_many_blocks() {
         let mut random = Random::stream(0);
-        let sizes: Vec<_> = (0..120_000).map(|_| size(&mut random)).collect();
+        let sizes: Vec<_> = (0..120_000).map(|_| size(&mut random, 16, 1 << 16)).collect();
         assert!(sizes.iter().all(|size| (16..1 << 16).contains(size)));
         for octave in 4..16 {
             let blocks = sizes.iter().filter(|size| size.ilog2() == octave).count();
@@ -157,13 +223,24 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_live_after_the_load_and_its_peak_is_foreseen() {
-        let mut worker = Worker::<Recording>::new(0, 100).expect("mapped");
-        assert_eq!(worker.load(100, 3), Ok(300));
-        assert_eq!(worker.heap.live_bytes, 0);
-        let mut tally = Worker::<Tally>::new(0, 100).expect("mapped");
-        assert_eq!(tally.load(100, 3), Ok(300));
-        assert_eq!(worker.heap.peak_live_bytes as u64, tally.heap.peak_live_bytes);
+    fn as_much_as_asked_for_is_live_after_the_load_and_its_peak_is_foreseen() {
+        for (live, left) in [(0, 0), (4, 4), (100, 100)] {
+            let plan = Plan { blocks: 100, cycles: 3, min: 512, max: 512, live };
+            let mut worker = Worker::<Recording>::new(0, plan).expect("mapped");
+            assert_eq!(worker.load(), Ok(300));
+            assert_eq!(worker.heap.live_bytes, left * 512);
+            let mut tally = Worker::<Tally>::new(0, plan).expect("mapped");
+            assert_eq!(tally.load(), Ok(300));
+            assert_eq!(worker.heap.peak_live_bytes as u64, tally.heap.peak_live_bytes);
+            worker.free(|_| false).expect("live blocks");
+            assert_eq!(worker.heap.live_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn what_stays_is_spread_evenly() {
+        let kept: Vec<_> = (0..400).filter(|&index| stays(index, 1)).collect();
+        assert_eq!(kept, [99, 199, 299, 399]);
     }
 
     #[test]

@@ -52,6 +52,24 @@ fn blocks_get_none_where_the_program_touches_little_or_nobody_wants_them() {
 }
 
 #[test]
+fn where_huge_pages_are_dear_none_are_asked_for_for_a_while() {
+    let world = World::new();
+    let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
+    os::pass_us(2000);
+    os::marks();
+    let dear = fresh(&world, CHUNK);
+    let marks = os::marks();
+    assert!(matches!(marks[..], [(_, _, true), (_, _, false)]), "the mark is taken back: {marks:?}");
+    let next = fresh(&world, CHUNK);
+    assert_eq!((dear.marked_to.get(), next.marked_to.get(), os::marks()), (0, 0, vec![]));
+    os::pass_us(0);
+    for span in filled.into_iter().chain([dear, next]) {
+        world.ground().unmark(span);
+        world.free(span);
+    }
+}
+
+#[test]
 fn a_block_that_is_freed_tells_before_its_pages_are_used_again() {
     let world = World::new();
     let span = fresh(&world, CHUNK);
