@@ -63,7 +63,7 @@ fn document() -> String {
         "\n## glibc's parameters\n\n\
          `mallopt`, the variables `MALLOC_MMAP_THRESHOLD_`, `MALLOC_MMAP_MAX_`, `MALLOC_TRIM_THRESHOLD_` and `MALLOC_TOP_PAD_`, and their\n\
          names in `GLIBC_TUNABLES` (`glibc.malloc.mmap_threshold=262144`, which come first) are honoured. As long as nobody sets one, freed large blocks\n\
-         are kept for a second, to be used again. Whoever sets one ends that:\n\n\
+         are kept for 0.7 s, to be used again. Whoever sets one ends that:\n\n\
          | parameter | meaning |\n|---|---|\n\
          | `M_MMAP_THRESHOLD` | blocks larger than 32 KiB and, in units of 16 KiB, at least so large go back to the system as soon as they are freed (128 KiB where another parameter is set alone); smaller ones are kept as before |\n\
          | `M_MMAP_MAX` | 0: no block goes back so; any other value changes nothing |\n\

@@ -1,7 +1,7 @@
 //! glibc's parameters for large blocks and free memory, from `mallopt`, `MALLOC_*_` variables or `GLIBC_TUNABLES`.
 //!
 //! As long as nobody sets one, Ample decides by itself: freed large blocks stay with their thread or wait as dirty runs, and go back
-//! to the system when nobody used them for a second. Whoever sets one ends that, as in glibc (A. van de Ven & V. Henson, "Make the
+//! to the system when nobody used them for 0.7 s. Whoever sets one ends that, as in glibc (A. van de Ven & V. Henson, "Make the
 //! mmap/brk threshold in malloc dynamic", 2006):
 //!
 //! - Large blocks from the mmap threshold on (128 KiB unless it is set) go back to the system as soon as they are freed, unless

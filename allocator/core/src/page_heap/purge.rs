@@ -5,8 +5,8 @@ use crate::os;
 use crate::span::{Span, Use};
 use crate::sync::Lock;
 
-/// How long a run stays dirty before it is purged, in milliseconds.
-pub(super) const DECAY_MS: u64 = 1000;
+/// How long a run stays dirty before it is purged, in milliseconds. With a look four times a second all is back within a second.
+pub(super) const DECAY_MS: u64 = 700;
 /// Units that one call into the system purges at most: 16 MiB.
 pub(super) const SLICE: usize = (16 << 20) / crate::units::UNIT;
 /// The same where the page heap is unlocked meanwhile: 2 MiB. A child that is forked in between has lost that much.
