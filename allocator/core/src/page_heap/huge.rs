@@ -4,7 +4,7 @@ use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
@@ -14,15 +14,20 @@ pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
 /// neighbours' is a mapping of its own, of which a process may have 65 530.
 const MARKS_UP_TO: usize = (64 << 30) / UNIT;
 
-/// A huge page that takes longer is dearer than the page faults that it saves. (Where a virtual machine tells its host which memory is free, the first
-/// use of each 4 KiB of a huge page is a fault there: 2.8 ms were seen instead of 0.1.)
-const DEAR_FROM_US: u64 = 1000;
-/// How long no other is asked for after a dear one, in milliseconds.
+/// What the page faults cost that a huge page saves. (Where a virtual machine tells its host which memory is free, the first use of each 4 KiB of a
+/// huge page may be a fault there: 2.8 ms were seen instead of 0.1.)
+const SAVED_US: i64 = 700;
+/// What huge pages may cost beyond what they save, all in all, and what they may have saved before at most.
+const LOSS_MAX_US: i64 = 2500;
+const GAIN_MAX_US: i64 = 50_000;
+/// How long none is asked for after that, in milliseconds.
 const DEAR_MS: usize = 10_000;
 
 /// To whom the system gives huge pages, once somebody has asked.
 pub(super) struct HugePages {
     known: AtomicU8,
+    /// What they saved so far, in microseconds.
+    gain_us: AtomicI64,
     /// Until when huge pages are too dear, in milliseconds of `os::now_ms`.
     dear_until_ms: AtomicUsize,
 }
@@ -34,7 +39,11 @@ impl HugePages {
     const ALWAYS: u8 = 3;
 
     pub(super) const fn new() -> Self {
-        Self { known: AtomicU8::new(Self::UNKNOWN), dear_until_ms: AtomicUsize::new(0) }
+        Self {
+            known: AtomicU8::new(Self::UNKNOWN),
+            gain_us: AtomicI64::new(0),
+            dear_until_ms: AtomicUsize::new(0),
+        }
     }
 
     /// Never, if nobody wants them, the system has refused one, or they are too dear at the moment.
@@ -63,16 +72,22 @@ impl HugePages {
         given
     }
 
-    /// What `make`, which makes a huge page, returns; and whether that page was worth its time.
+    /// What `make`, which makes a huge page, returns; and whether such pages are still worth their time.
     pub(super) fn judge<T>(&self, make: impl FnOnce() -> T) -> (T, bool) {
         let before = os::now_us();
         let made = make();
-        let cheap = os::now_us().wrapping_sub(before) < DEAR_FROM_US;
-        if !cheap {
-            // Relaxed: a hint.
+        let cost = os::now_us().saturating_sub(before) as i64;
+        // Relaxed, here and below: hints.
+        let gain = self.gain_us.load(Ordering::Relaxed).saturating_add(SAVED_US.saturating_sub(cost));
+        let worth = gain > -LOSS_MAX_US;
+        let gain = if worth { gain.min(GAIN_MAX_US) } else { 0 };
+        // Relaxed: as above.
+        self.gain_us.store(gain, Ordering::Relaxed);
+        if !worth {
+            // Relaxed: as above.
             self.dear_until_ms.store(os::now_ms() as usize + DEAR_MS, Ordering::Relaxed);
         }
-        (made, cheap)
+        (made, worth)
     }
 
     /// The system has refused one.

@@ -55,7 +55,7 @@ fn blocks_get_none_where_the_program_touches_little_or_nobody_wants_them() {
 fn where_huge_pages_are_dear_none_are_asked_for_for_a_while() {
     let world = World::new();
     let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
-    os::pass_us(2000);
+    os::pass_us(4000);
     os::marks();
     let dear = fresh(&world, CHUNK);
     let marks = os::marks();
