@@ -50,15 +50,17 @@ impl PageHeap {
         let before = |part: &&'static Span| self.free_neighbour(ground, part.start.get() - 1);
         let first = core::iter::successors(Some(run), before).last()?.start.get();
         // From the first again each time: what was purged merges with what is beside it.
-        let mut dirty = Some(run);
-        while let Some(part) = dirty {
+        loop {
+            let found = self.group(ground, first).find(|part| !part.dirty.get() && part.units.get() >= units);
+            if found.is_some() {
+                return found;
+            }
+            let part = self.group(ground, first).find(|part| part.dirty.get())?;
             let purge = self.begin_purge(ground, part, part.units.get());
             if !self.purge(ground, purge) {
-                break;
+                return None;
             }
-            dirty = self.group(ground, first).find(|part| part.dirty.get());
         }
-        self.group(ground, first).find(|part| !part.dirty.get() && part.units.get() >= units)
     }
 
     /// The free runs from the one at `start` on that lie side by side.

@@ -92,7 +92,9 @@ impl Ground<'_> {
             os::touch(start);
             marked
         };
-        let (brought, cheap) = self.shared.huge_pages.judge(bring);
+        // What is there already saves nothing.
+        let (brought, cheap) =
+            if os::is_resident(start) { (bring(), true) } else { self.shared.huge_pages.judge(bring) };
         if brought {
             span.marked_to.set(chunks.end);
         }

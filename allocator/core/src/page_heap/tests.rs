@@ -431,14 +431,15 @@ fn clean_and_dirty_runs_in_turn_serve_as_one() {
 #[test]
 fn short_dirty_runs_are_purged_where_that_makes_a_long_clean_one() {
     let most = GROW_MIN - CHUNK / UNIT;
-    let world = side_by_side(&[most / 2, 1, most / 2]);
+    // What lies behind is long enough without the last dirty one.
+    let world = side_by_side(&[most / 2, 1, most / 2, 1, 2]);
     let elsewhere = world.allocate(CHUNK / UNIT / 2, UNIT).expect("memory");
     let between = world.allocate(8, UNIT).expect("memory");
     world.free(elsewhere);
     let mapped = world.heap().mapped;
     let run = world.allocate(most, UNIT).expect("memory");
     assert!(!run.dirty.get() && world.heap().mapped == mapped);
-    assert_eq!(world.heap().dirty_bytes(), elsewhere.bytes(), "what lies elsewhere stays");
+    assert_eq!(world.heap().dirty_bytes(), elsewhere.bytes() + UNIT, "what is not needed stays");
     for run in [run, between] {
         world.free(run);
     }
