@@ -46,7 +46,7 @@ const TICK_UNITS: usize = (2 << 20) / UNIT;
 const CALL_FROM: usize = (1 << 20) / UNIT;
 /// Units that may be dirty while somebody looks after them: 1 GiB. What a free leaves beyond goes back to the system at once.
 const TENDED_DIRTY_MAX: usize = (1 << 30) / UNIT;
-/// Units that may be dirty while nobody does, in a program that may never call again: 48 MiB.
+/// Units that may be dirty while nobody does, in a program that may never call again, unless more than that is in use: 48 MiB.
 const DIRTY_MAX: usize = (48 << 20) / UNIT;
 
 /// One page heap; there are several, see [`PageHeaps`].

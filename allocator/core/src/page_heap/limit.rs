@@ -1,7 +1,7 @@
 //! How much free memory may stay, and how much memory the heap may have before it is tight: then free memory goes back to the
 //! system at once, and threads keep next to nothing.
 
-use super::{DIRTY_MAX, Ground, PageHeap, SLICE, TENDED_DIRTY_MAX};
+use super::{DIRTY_MAX, Ground, PageHeap, SLICE, Sums, TENDED_DIRTY_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::sync::Ordering;
@@ -64,20 +64,22 @@ impl PageHeap {
     /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
     /// given up in between, so that other threads need not wait for all of it.
     pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
+        let Sums { resident, dirty, .. } = self.total(ground.shared);
+        // Each part may be a little wrong.
+        let used = resident.saturating_sub(dirty);
         let (bound, goal) = match ground.options.thresholds.kept() {
             _ if self.is_tight(ground) => (0, 0),
             Some((bound, goal)) => (bound / UNIT, goal / UNIT),
             None => {
                 // Relaxed: a hint.
                 let most = if ground.shared.tended.load(Ordering::Relaxed) == 0 {
-                    DIRTY_MAX
+                    used.clamp(DIRTY_MAX, TENDED_DIRTY_MAX)
                 } else {
                     TENDED_DIRTY_MAX
                 };
                 (most, most)
             }
         };
-        let dirty = self.total(ground.shared).dirty;
         // Without a threshold whole slices: the call into the system costs more than the pages.
         let most = if ground.options.thresholds.kept().is_some() {
             SLICE.min(dirty.saturating_sub(goal))
