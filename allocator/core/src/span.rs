@@ -63,23 +63,35 @@ fn run(blocks: &[Slot], step: usize) -> usize {
 ///
 /// Guarded by its page heap's lock while free or large, by the owning arena's lock while small. A live large
 /// block's descriptor is also read by whoever owns the block.
+///
+/// What is needed to take blocks back lies in the first cache line, for spans of up to 64 blocks all of it.
+#[repr(C, align(64))]
 pub(crate) struct Span {
-    /// Neighbours in the one list that the span is in: a bin of the page heap, or an arena's list of a class.
-    next: Cell<*mut Span>,
-    prev: Cell<*mut Span>,
-    /// Neighbours in the page heap's queue of dirty spans, oldest first.
-    pub(crate) newer: Cell<*mut Span>,
-    pub(crate) older: Cell<*mut Span>,
     /// Address of the first byte.
     pub(crate) start: Cell<usize>,
     /// Length in units.
     pub(crate) units: Cell<usize>,
-    /// When a free span became dirty, in milliseconds of `os::now_ms`.
-    pub(crate) since_ms: Cell<u64>,
-    /// The page heap that the run belongs to.
-    pub(crate) page_heap: u8,
+    /// Neighbours in the one list that the span is in: a bin of the page heap, or an arena's list of a class.
+    next: Cell<*mut Span>,
+    prev: Cell<*mut Span>,
+    /// Small: how many blocks it is cut into.
+    blocks: Cell<u16>,
+    /// Small: blocks that were never handed out begin at this index.
+    fresh: Cell<u16>,
+    /// Small: how many bits are set in `free`.
+    freed: Cell<u16>,
+    /// Small: the class.
+    class: Cell<u8>,
+    /// Small: whether the span is in its arena's list, which holds all spans with room.
+    pub(crate) listed: Cell<bool>,
+    /// Small: whether a block was handed out since the last look for holes.
+    taken: Cell<bool>,
+    /// Small: whether there may be holes that no look has found.
+    riddled: Cell<bool>,
     /// Always guarded by the page heap's lock: neighbours ask for it.
     pub(crate) usage: Cell<Use>,
+    /// The page heap that the run belongs to.
+    pub(crate) page_heap: u8,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
     /// Large: whether its pages came from elsewhere, so that the system keeps a mapping of its own for them. Guarded by the page heap's
@@ -87,27 +99,20 @@ pub(crate) struct Span {
     pub(crate) remapped: Cell<bool>,
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
     pub(crate) cached: Cell<bool>,
-    /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
-    pub(crate) marked_to: Cell<usize>,
-    /// Small: the class.
-    class: Cell<u8>,
-    /// Small: how many blocks it is cut into.
-    blocks: Cell<u16>,
-    /// Small: whether the span is in its arena's list, which holds all spans with room.
-    pub(crate) listed: Cell<bool>,
-    /// Small: blocks that were never handed out begin at this index.
-    fresh: Cell<u16>,
-    /// Small: how many bits are set in `free`.
-    freed: Cell<u16>,
-    /// Small: whether a block was handed out since the last look for holes.
-    taken: Cell<bool>,
-    /// Small: whether there may be holes that no look has found.
-    riddled: Cell<bool>,
     /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
     free: [Cell<u64>; WORDS],
+    /// Neighbours in the page heap's queue of dirty spans, oldest first.
+    pub(crate) newer: Cell<*mut Span>,
+    pub(crate) older: Cell<*mut Span>,
+    /// When a free span became dirty, in milliseconds of `os::now_ms`.
+    pub(crate) since_ms: Cell<u64>,
+    /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
+    pub(crate) marked_to: Cell<usize>,
 }
+
+const _: () = assert!(core::mem::offset_of!(Span, free) == 64 - size_of::<u64>());
 
 impl Span {
     /// A span of `units` units at `start`.
@@ -245,11 +250,18 @@ impl Span {
             if index * size != offset || index >= fresh {
                 os::die("ample: free of a pointer that malloc did not return\n");
             }
+            // Mostly it is alone, or the first of many.
             let rest = &blocks[taken..];
-            let up = run(&rest[..rest.len().min(fresh - index)], size);
-            let down = if up == 1 { run(&rest[..rest.len().min(index + 1)], size.wrapping_neg()) } else { 1 };
-            let count = up.max(down);
-            self.set_free(index + 1 - down, count);
+            let step = rest.get(1).map_or(0, |next| next.get().addr().wrapping_sub(block));
+            let (first, count) = if step == size {
+                (index, run(&rest[..rest.len().min(fresh - index)], size))
+            } else if step == size.wrapping_neg() {
+                let count = run(&rest[..rest.len().min(index + 1)], step);
+                (index + 1 - count, count)
+            } else {
+                (index, 1)
+            };
+            self.set_free(first, count);
             taken += count;
         }
         self.freed.set(self.freed.get() + taken as u16);
