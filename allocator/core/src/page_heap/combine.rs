@@ -90,9 +90,9 @@ impl PageHeap {
     /// Makes `run` of it and a neighbour in no list, one before the other; the neighbour is no more.
     fn join_ends(&mut self, ground: Ground, run: &'static Span, parts: [&'static Span; 2]) {
         let [front, back] = parts;
-        let units = front.units.get() + back.units.get();
+        let (start, units) = (front.start.get(), front.units.get() + back.units.get());
         self.discard(if core::ptr::eq(front, run) { back } else { front });
-        run.start.set(front.start.get());
+        run.start.set(start);
         run.units.set(units);
         ground.units.set_ends(run.start.get(), units, ptr(run));
     }
