@@ -161,7 +161,7 @@ impl Allocator {
     /// `block` is a live small block with this entry.
     pub(crate) unsafe fn free_slow(&self, heap: &Heap, block: *mut u8, entry: Entry) {
         let class = units::class_in(entry);
-        if heap.arena().is_some() && self.options.is_on(Name::Cache) {
+        if class != MIXED && heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
             let taken = if heap.own_class(entry) < CLASS_SLOTS {
                 self.make_room(heap, class) && heap.push(class, block)
@@ -175,11 +175,10 @@ impl Allocator {
         self.give_back_direct(block, entry);
     }
 
-    /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine, or
-    /// no class that has any.
+    /// Makes room in the loaded magazine of `class`, which is full or not there. `false`: no memory for a magazine.
     #[inline]
     fn make_room(&self, heap: &Heap, class: Class) -> bool {
-        let Some(bin) = heap.bins.get(class) else { return false };
+        let bin = &heap.bins[class];
         let Some(full) = heap.loaded(class) else {
             return self.take_spare(heap, class).inspect(|&magazine| heap.load(class, magazine, 0)).is_some();
         };
@@ -256,8 +255,7 @@ impl Allocator {
     /// Makes room in the outgoing magazine of `class`, which is full or not there. `false`: as for
     /// [`Allocator::make_room`].
     fn make_outgoing(&self, heap: &Heap, class: Class) -> bool {
-        let Some(bin) = heap.bins.get(class) else { return false };
-        let place = &bin.outgoing;
+        let place = &heap.bins[class].outgoing;
         match NonNull::new(place.get()) {
             Some(full) if !self.deliver(full) => true,
             _ => {

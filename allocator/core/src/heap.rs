@@ -272,10 +272,8 @@ impl Heap {
     pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
         debug_assert!(self.own_class(entry) >= CLASS_SLOTS);
         let class = units::class_in(entry);
-        // A block of a starter has no bin.
-        let Some(bin) = self.bins.get(class) else { return false };
-        // SAFETY: a heap's magazines are live.
-        let Some(outgoing) = (unsafe { bin.outgoing.get().as_ref() }) else { return false };
+        // SAFETY: a heap's magazines are live. (There is none for the blocks of starters.)
+        let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
         if count == size_class::of(class).magazine_least.into() {
             return false;

@@ -8,12 +8,12 @@
 //! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class, LINE};
+use crate::size_class::{self, CLASSES, Class, LINE};
 use crate::sync::{AtomicU8, Ordering};
 use crate::units::UNIT;
 
-/// What stands for a class in the unit map's entry for a starter.
-pub(crate) const MIXED: Class = CLASS_SLOTS - 1;
+/// What stands for a class in the unit map's entry for a starter: no class, of which a heap has no magazine.
+pub(crate) const MIXED: Class = 0;
 
 /// Units of a starter.
 pub(crate) const UNITS: usize = 4;
@@ -130,7 +130,7 @@ impl Fill {
     }
 }
 
-const _: () = assert!(MIXED > size_class::CLASSES && MIXED < FREE as usize);
+const _: () = assert!(CLASSES < FREE as usize);
 
 #[cfg(test)]
 mod tests {
