@@ -74,8 +74,18 @@ pub(crate) struct Below<'a> {
 }
 
 impl Arena {
-    /// An arena without spans, whose inbox is open.
-    pub(crate) fn new(index: u16) -> Self {
+    /// Makes an arena without spans, whose inbox is open, of a record of the caller's alone. (Not on the stack, a page of which each thread
+    /// would keep for it.)
+    pub(crate) fn write_to(record: NonNull<Self>, index: u16) -> &'static Self {
+        // SAFETY: the record is the caller's, large and aligned enough; arenas' memory is never unmapped.
+        unsafe {
+            record.write(const { Self::new() });
+            (*record.as_ptr()).index = index;
+            record.as_ref()
+        }
+    }
+
+    const fn new() -> Self {
         let with_room = [const { SpanList::new() }; CLASS_SLOTS];
         let spans = Spans {
             with_room,
@@ -88,7 +98,13 @@ impl Arena {
             starter: None,
             fill: Fill::new(),
         };
-        Self { index, inbox: Inbox::new(), home: Home::new(), starter: Table::new(), spans: Lock::new(spans) }
+        Self {
+            index: 0,
+            inbox: Inbox::new(),
+            home: Home::new(),
+            starter: Table::new(),
+            spans: Lock::new(spans),
+        }
     }
 
     /// The lock alone: see [`Lock::raw`].
@@ -349,7 +365,7 @@ impl Spans {
 
     /// A unit for the starter.
     fn acquire_starter(&mut self, below: Below, arena: &Arena) -> Option<&'static Span> {
-        let run = Run { units: starter::UNITS, align: STARTER, usage: Use::Small };
+        let run = Run { units: starter::UNITS, align: STARTER, usage: Use::Mixed };
         let span = below.pages.allocate(below.ground, &arena.home, run)?;
         let entry = units::entry_of(MIXED, arena.index);
         below.ground.units.set_all(

@@ -26,6 +26,12 @@ fn closed<T>() -> *mut T {
 
 impl<T: Linked> Inbox<T> {
     /// An open, empty inbox.
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { head: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
+    }
+
+    #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { head: AtomicPtr::new(ptr::null_mut()), len: AtomicU32::new(0) }
     }

@@ -64,6 +64,8 @@ pub(crate) struct PageHeap {
     free_units: usize,
     /// Units in spans of small blocks.
     small_units: usize,
+    /// Units in starters.
+    mixed_units: usize,
     /// Large blocks.
     large_blocks: usize,
     /// What the other page heaps know of this one.
@@ -119,6 +121,7 @@ impl PageHeap {
             mapped: 0,
             free_units: 0,
             small_units: 0,
+            mixed_units: 0,
             large_blocks: 0,
             told: Sums::NOTHING,
             trimming: false,
@@ -151,6 +154,7 @@ impl PageHeap {
         span.usage.set(usage);
         match usage {
             Use::Small => self.small_units += span.units.get(),
+            Use::Mixed => self.mixed_units += span.units.get(),
             _ => self.large_blocks += 1,
         }
         // Before the rest is put back: it looks at its neighbours.
@@ -211,6 +215,7 @@ impl PageHeap {
         let now = os::now_ms();
         match span.usage.get() {
             Use::Small => self.small_units -= span.units.get(),
+            Use::Mixed => self.mixed_units -= span.units.get(),
             _ => self.large_blocks -= 1,
         }
         if Self::unmix(ground, span) {
@@ -261,6 +266,8 @@ impl PageHeap {
     }
 
     /// Fresh chunks with room for `units`, as a free run.
+    #[cold]
+    #[inline(never)]
     fn grow(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         let chunk = CHUNK / UNIT;
         let least = units.next_multiple_of(chunk);
@@ -408,7 +415,7 @@ impl PageHeap {
         let active = self.mapped - self.free_units;
         statistics.mapped += self.mapped * UNIT;
         statistics.active += active * UNIT;
-        statistics.large += (active - self.small_units) * UNIT;
+        statistics.large += (active - self.small_units - self.mixed_units) * UNIT;
         statistics.large_blocks += self.large_blocks;
         statistics.retained += self.queue.units() * UNIT;
     }

@@ -110,8 +110,8 @@ impl Allocator {
             arena.inbox.open();
         }
         *users += 1;
-        // SAFETY: the record is ours alone, large and aligned enough.
-        unsafe { record.write(Heap::inert()) };
+        // SAFETY: the record is ours alone, large and aligned enough. (Not by way of the stack, a page of which each thread would keep.)
+        unsafe { record.write(const { Heap::inert() }) };
         // SAFETY: just written; heaps' memory is never unmapped.
         let heap: &'static Heap = unsafe { record.as_ref() };
         heap.settle(arena);
@@ -212,13 +212,11 @@ impl Allocator {
             return None;
         }
         let record = self.meta.lock().record::<Arena>()?;
-        // SAFETY: the record is ours alone, large and aligned enough.
-        unsafe { record.write(Arena::new(index)) };
+        let arena = Arena::write_to(record, index);
         // Release: pairs with the Acquire in `arena` and `common_arena`.
         self.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
         registry.count = index;
-        // SAFETY: just written; arenas' memory is never unmapped.
-        Some(unsafe { record.as_ref() })
+        Some(arena)
     }
 
     /// Takes every lock, in the order in which nested ones are taken, so that no other thread is inside the allocator's shared state when

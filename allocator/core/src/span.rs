@@ -21,6 +21,8 @@ pub(crate) enum Use {
     Large,
     /// Blocks of one size class.
     Small,
+    /// A thread's first blocks, of several classes.
+    Mixed,
     /// Free, but in no list for the moment.
     Aside,
 }
