@@ -1,19 +1,32 @@
-//! A program whose allocator is Ample, on the real system: threads that come and go, and free each other's
-//! blocks. `AMPLE_STRESS_ROUNDS` sets how long it runs (default 20 rounds, about a second); CONTRIBUTING.md says how to run it under
-//! ThreadSanitizer.
+//! A program whose allocator is Ample, on the real system: threads that come and go, rest, and free each other's blocks of all
+//! sizes. `AMPLE_STRESS_ROUNDS` or `AMPLE_STRESS_SECONDS` sets how long it runs (default 20 rounds, about two seconds); CONTRIBUTING.md says how to
+//! run it under ThreadSanitizer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 #[global_allocator]
 static GLOBAL: ample_alloc::Ample = ample_alloc::Ample;
 
-fn rounds() -> u64 {
-    match std::env::var("AMPLE_STRESS_ROUNDS") {
-        Ok(text) => text.parse().expect("AMPLE_STRESS_ROUNDS is a number of rounds"),
-        Err(_) => 20,
-    }
+/// In one round of so many all threads rest, until the helper thread has emptied their heaps and given back what is free.
+const REST_EVERY: u64 = 16;
+const REST: Duration = Duration::from_millis(1200);
+/// One block of so many is a large one.
+const LARGE_EVERY: usize = 500;
+
+/// A number that the environment sets.
+fn set(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text}")))
+}
+
+/// The rounds that are to be done.
+fn rounds() -> impl Iterator<Item = u64> {
+    let (started, seconds) = (Instant::now(), set("AMPLE_STRESS_SECONDS").map(Duration::from_secs));
+    let rounds = set("AMPLE_STRESS_ROUNDS").unwrap_or(if seconds.is_some() { u64::MAX } else { 20 });
+    (0..rounds).take_while(move |_| seconds.is_none_or(|seconds| started.elapsed() < seconds))
 }
 
 /// xorshift64*, S. Vigna 2016.
@@ -24,10 +37,33 @@ fn random(state: &mut u64) -> usize {
     (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize
 }
 
-/// A block whose bytes all say the same, which a receiver can check.
+/// A block whose bytes all say the same, which a receiver can check: a fresh one, one that was zero, one that has grown, or shrunk.
 fn block(state: &mut u64) -> Vec<u8> {
-    let size = 1 + random(state) % (1 << (random(state) % 17));
-    vec![size as u8; size]
+    let is_large = random(state).is_multiple_of(LARGE_EVERY);
+    let shift = if is_large { 17 + random(state) % 6 } else { random(state) % 17 };
+    let size = 1 + random(state) % (1 << shift);
+    let byte = size as u8;
+    match random(state) % 8 {
+        0 => {
+            let mut block = vec![0; size];
+            assert!(block.iter().all(|&byte| byte == 0), "{size} bytes from calloc are not zero");
+            block.fill(byte);
+            block
+        }
+        1 => {
+            let mut block = vec![byte; size / 3];
+            block.reserve_exact(size - size / 3);
+            block.resize(size, byte);
+            block
+        }
+        2 => {
+            let mut block = vec![byte; size * 3];
+            block.truncate(size);
+            block.shrink_to_fit();
+            block
+        }
+        _ => vec![byte; size],
+    }
 }
 
 fn check(block: &[u8]) {
@@ -38,7 +74,10 @@ fn check(block: &[u8]) {
 #[test]
 fn threads_free_what_others_allocated() {
     const THREADS: usize = 4;
-    for round in 0..rounds() {
+    for round in rounds() {
+        if round % REST_EVERY == REST_EVERY - 1 {
+            thread::sleep(REST);
+        }
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Vec<u8>>()).unzip();
         let workers: Vec<_> = receivers
             .into_iter()
@@ -65,6 +104,9 @@ fn threads_free_what_others_allocated() {
                         }
                     }
                     drop(next);
+                    if round % REST_EVERY == REST_EVERY / 2 {
+                        thread::sleep(REST);
+                    }
                     kept.iter().for_each(|block| check(block));
                     receiver
                 })
