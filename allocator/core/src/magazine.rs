@@ -25,7 +25,7 @@ pub(crate) struct Magazine {
     slots: [Slot; MAGAZINE_SLOTS],
 }
 
-const _: () = assert!(size_of::<Magazine>() == 9 * 64);
+const _: () = assert!(size_of::<Magazine>() == 1024);
 
 impl Magazine {
     /// Makes of a zeroed record, or of a magazine that nobody uses any more, an empty magazine for blocks of `class`.

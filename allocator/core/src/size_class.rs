@@ -27,7 +27,7 @@ const MAGAZINE_LEAST: usize = 32 << 10;
 /// The same of a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
 /// Blocks that one magazine holds at most.
-pub(crate) const MAGAZINE_SLOTS: usize = 69;
+pub(crate) const MAGAZINE_SLOTS: usize = 125;
 
 /// A size class: 1 is the smallest, 0 means 'none'.
 pub(crate) type Class = usize;
