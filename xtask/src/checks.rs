@@ -63,7 +63,7 @@ const CHECKS: [Check; 3] = [
         )],
         arguments: &["miri", "test", "-p", "ample-core", "--lib"],
     },
-    // Threads under ThreadSanitizer, as many rounds as AMPLE_STRESS_ROUNDS says; the standard library must be built
+    // Threads under ThreadSanitizer, as long as AMPLE_STRESS_ROUNDS or AMPLE_STRESS_SECONDS says; the standard library must be built
     // with it too, and that only with unwinding.
     Check {
         name: "tsan",

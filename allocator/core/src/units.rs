@@ -367,10 +367,12 @@ mod tests {
 
     #[test]
     fn a_mask_leaves_the_class_of_what_the_heap_may_keep_and_more_of_all_else() {
-        for arena in (1..ARENAS as u16).step_by(7) {
+        // Miri would need an hour for all.
+        let (arenas, owners) = if cfg!(miri) { (331, 83) } else { (7, 1) };
+        for arena in (1..ARENAS as u16).step_by(arenas) {
             let class_of = |entry: Entry| entry as usize & mask_of(arena);
             for class in 1..CLASS_SLOTS {
-                for owner in 1..ARENAS as u16 {
+                for owner in (1..ARENAS as u16).step_by(owners) {
                     let entry = entry_of(class, owner);
                     assert_eq!((class_in(entry), arena_in(entry)), (class, owner));
                     let may_keep = owner == arena || class <= CLASSES && fills_lines(class);
