@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes of the simulated machine, shared by all tests of a process; touched only where they are used.
-const MEMORY: usize = if cfg!(miri) { 256 << 20 } else { 8 << 30 };
+const MEMORY: usize = if cfg!(miri) { 1 << 30 } else { 8 << 30 };
 
 /// Alignment of the simulated machine's memory: that of a chunk.
 const ALIGN: usize = 2 << 20;

@@ -279,6 +279,7 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes most of the simulated machine's memory there")]
 fn while_nobody_tends_the_heap_no_more_stays_dirty_than_is_in_use() {
     let mib = (1 << 20) / UNIT;
     for (tended, used, most) in [(1, 0, 80), (0, 0, 48), (0, 30, 48), (0, 64, 64), (0, 100, 80)] {
@@ -335,6 +336,7 @@ fn an_arena_that_often_finds_its_page_heap_taken_moves_on() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
 fn what_is_dirty_in_another_page_heap_comes_before_fresh_memory_and_what_is_clean_there_comes_last() {
     let world = World::new();
     let ground = world.ground();
@@ -433,6 +435,7 @@ fn clean_and_dirty_runs_in_turn_serve_as_one() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
 fn short_dirty_runs_are_purged_where_that_makes_a_long_clean_one() {
     let most = GROW_MIN - CHUNK / UNIT;
     // What lies behind is long enough without the last dirty one.

@@ -80,6 +80,7 @@ fn a_block_that_is_freed_tells_before_its_pages_are_used_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
 fn a_block_that_grows_is_marked_as_far_as_it_grew() {
     let world = World::new();
     let ground = world.ground();
