@@ -266,8 +266,6 @@ impl PageHeap {
     }
 
     /// Fresh chunks with room for `units`, as a free run.
-    #[cold]
-    #[inline(never)]
     fn grow(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         let chunk = CHUNK / UNIT;
         let least = units.next_multiple_of(chunk);

@@ -1,8 +1,9 @@
 //! A program whose allocator is Ample, on the real system: threads that come and go, rest, and free each other's blocks of all
-//! sizes. `AMPLE_STRESS_ROUNDS` or `AMPLE_STRESS_SECONDS` sets how long it runs (default 20 rounds, about two seconds); CONTRIBUTING.md says how to
+//! sizes. `AMPLE_STRESS_ROUNDS` or `AMPLE_STRESS_SECONDS` sets how long it runs (default 20 rounds, about three seconds); CONTRIBUTING.md says how to
 //! run it under ThreadSanitizer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hint::black_box;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static GLOBAL: ample_alloc::Ample = ample_alloc::Ample;
 
-/// In one round of so many all threads rest, until the helper thread has emptied their heaps and given back what is free.
+/// In one round of so many the threads rest before they end, and in another one nobody is there but the main thread, until the helper thread
+/// has emptied their heaps and given back what is free.
 const REST_EVERY: u64 = 16;
 const REST: Duration = Duration::from_millis(1200);
 /// One block of so many is a large one.
@@ -45,7 +47,8 @@ fn block(state: &mut u64) -> Vec<u8> {
     let byte = size as u8;
     match random(state) % 8 {
         0 => {
-            let mut block = vec![0; size];
+            // The compiler knows what calloc promises.
+            let mut block = black_box(vec![0; size]);
             assert!(block.iter().all(|&byte| byte == 0), "{size} bytes from calloc are not zero");
             block.fill(byte);
             block

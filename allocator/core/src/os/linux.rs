@@ -205,9 +205,6 @@ pub(crate) fn processors() -> usize {
     if known { unsafe { libc::CPU_COUNT(&set) }.max(1) as usize } else { 1024 }
 }
 
-// Its buffers are not to lie in the frame of whoever asks, once in the life of a process.
-#[cold]
-#[inline(never)]
 pub(crate) fn memory_limit() -> Option<usize> {
     super::cgroup::memory_limit(read)
 }

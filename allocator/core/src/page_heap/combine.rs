@@ -10,7 +10,6 @@ const LOOKS: usize = 16;
 impl PageHeap {
     /// A run of `units`, in no list: a dirty one, at least a quarter as long, and as much as is missing of what is free behind and before
     /// it. (Longer where a neighbour cannot be split for lack of memory for records.)
-    #[inline(never)] // Its frame is large, and rarely needed: a page of each thread's stack.
     pub(super) fn combine(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         // No shorter ones: all of what it becomes counts as dirty, and `calloc` fills it with zeros.
         let long = |run: &&Span| run.units.get() >= units / 4;

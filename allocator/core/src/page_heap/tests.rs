@@ -289,8 +289,9 @@ fn while_nobody_tends_the_heap_no_more_stays_dirty_than_is_in_use() {
         let in_use = (used > 0).then(|| world.allocate(used * mib, UNIT).expect("memory"));
         spans.into_iter().for_each(|span| world.free(span));
         let dirty = world.heap().dirty_bytes() >> 20;
-        // Runs that merge are purged as one.
-        assert!((most - 2..=most).contains(&dirty), "{dirty} MiB with {tended} while {used} MiB are in use");
+        // Runs that merge are purged as one; where nothing is too much, all stays.
+        let least = if most == 80 { 80 } else { most - 2 };
+        assert!((least..=most).contains(&dirty), "{dirty} MiB with {tended} while {used} MiB are in use");
         in_use.into_iter().for_each(|span| world.free(span));
         world.heaps.purge_excess(world.ground());
         assert!(world.heap().dirty_bytes() >> 20 <= if tended == 1 { 80 } else { 48 });
