@@ -5,6 +5,7 @@ use core::ptr;
 use crate::allocator::Allocator;
 use crate::heap::Heap;
 use crate::large::Foreign;
+use crate::large::{CLEARED_FROM, clear_sparse};
 use crate::options::Name;
 use crate::os;
 use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_class};
@@ -93,8 +94,9 @@ impl Allocator {
         } else {
             (self.allocate_aligned(heap, size, align), true)
         };
-        if dirty && !block.is_null() {
-            // SAFETY: a fresh block of at least `size` bytes.
+        // SAFETY: a fresh block of at least `size` bytes; from this size on a run of its own.
+        if dirty && !block.is_null() && !(size >= CLEARED_FROM && unsafe { clear_sparse(block, size) }) {
+            // SAFETY: as above.
             unsafe { block.write_bytes(0, size) };
         }
         block

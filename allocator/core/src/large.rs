@@ -18,6 +18,23 @@ pub struct Foreign;
 /// Bytes from which on moving pages costs less than copying them.
 const MOVED_FROM: usize = 512 << 10;
 
+/// Bytes from which on a block of zeros may be had by giving back what was there: more than the caches of large blocks hold.
+pub(crate) const CLEARED_FROM: usize = large_cache::LARGEST * UNIT + 1;
+/// Of so many pages of a block that is to be zero one at most is in memory where they all go back to the system, instead of being filled with zeros.
+const SPARSE: usize = 16;
+
+/// Makes a large block of at least `size` bytes that nobody uses yet zero by giving its pages back, if few are in memory: the others would all
+/// be brought only to be filled with zeros. `false`: it is as it was.
+///
+/// # Safety
+/// The block begins a large run, and the caller has just allocated it.
+pub(crate) unsafe fn clear_sparse(block: *mut u8, size: usize) -> bool {
+    let (start, bytes) = (block.addr(), units(size) * UNIT);
+    os::resident(start, bytes, bytes / SPARSE).is_some_and(|there| there <= bytes / SPARSE)
+        // SAFETY: the caller's contract.
+        && unsafe { os::purge(start, bytes) }
+}
+
 /// Units of a large block of `size` bytes.
 fn units(size: usize) -> usize {
     size.div_ceil(UNIT).max(1)
@@ -31,9 +48,10 @@ impl Allocator {
             return (ptr::null_mut(), true);
         }
         let cached = if align <= UNIT { heap.large.take(units(size)) } else { None };
-        match cached
-            .or_else(|| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align)))
-        {
+        let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
+        let spread = self.ground().spread(units(size));
+        let elsewhere = || if spread > align { run(spread).or_else(|| run(align)) } else { run(align) };
+        match cached.or_else(elsewhere) {
             Some(span) => {
                 if !span.dirty.get() {
                     self.mark_fresh(span);
@@ -108,6 +126,7 @@ impl Allocator {
     pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
+        self.ground().learn_touched(span);
         if heap.arena().is_some()
             && span.units.get() <= large_cache::LARGEST
             && self.options.is_on(Name::Cache)

@@ -15,6 +15,7 @@ mod purge;
 mod queue;
 mod resize;
 mod shared;
+mod spread;
 mod whole;
 
 use core::ptr::NonNull;

@@ -223,7 +223,7 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
         // two thirds of the time of the call below, which wants a first page that is there.
         // SAFETY: the caller's contract; nobody uses the memory.
         unsafe { touch(start) };
-        let collapsed = marked && is_resident(start + len / 2) || advise(MADV_COLLAPSE);
+        let collapsed = marked && super::is_resident(start + len / 2) || advise(MADV_COLLAPSE);
         if marked {
             // Holes that are purged later are not to be filled again.
             advise(libc::MADV_NOHUGEPAGE);
@@ -240,13 +240,23 @@ pub(crate) unsafe fn touch(address: usize) {
     unsafe { byte.write_volatile(byte.read_volatile()) };
 }
 
-pub(crate) fn is_resident(address: usize) -> bool {
-    let mut page = 0u8;
-    // SAFETY: the call writes a byte for one page.
-    let known = keeping_errno(|| unsafe {
-        libc::mincore(ptr::with_exposed_provenance_mut(address), super::PAGE, &raw mut page) == 0
-    });
-    known && page & 1 != 0
+pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
+    let page = page_size();
+    // A byte for a page.
+    let mut pages = [0u8; 512];
+    let (mut at, mut found) = (start, 0);
+    while at < start + len && found <= most {
+        let looked_at = (start + len - at).min(pages.len() * page);
+        // SAFETY: the call writes a byte for each page of `looked_at` bytes.
+        keeping_errno(|| unsafe {
+            libc::mincore(ptr::with_exposed_provenance_mut(at), looked_at, pages.as_mut_ptr()) == 0
+        })
+        .then_some(())?;
+        let there = pages[..looked_at.div_ceil(page)].iter().filter(|page| **page & 1 != 0).count();
+        found += there * page;
+        at += looked_at;
+    }
+    Some(found)
 }
 
 /// # Safety

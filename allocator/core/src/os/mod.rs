@@ -15,7 +15,7 @@
 //! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
 //! | `mark(start, len, huge)` | memory of `map` gets huge pages as it is touched from now on, or gets none; `false` where refused |
 //! | `touch(address)` | writes to the page there, of memory of `map`, what it holds |
-//! | `is_resident(address)` | whether the page there, of memory of `map`, is in memory; `false` where that is not known |
+//! | `resident(start, len, most)` | how many bytes of memory of `map` are in memory; no longer exact beyond `most`; `None` where that is not known |
 //! | `window()` | all addresses that `map` can return lie in it |
 //! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
 //! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |
@@ -72,6 +72,11 @@ pub(crate) enum HugePages {
 pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
 
 mod cgroup;
+
+/// Whether the page at `address`, the first byte of a page of memory of `map`, is in memory; `false` where that is not known.
+pub(crate) fn is_resident(address: usize) -> bool {
+    resident(address, PAGE, 0).is_some_and(|bytes| bytes > 0)
+}
 
 #[cfg(not(any(test, miri)))]
 mod linux;

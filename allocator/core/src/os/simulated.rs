@@ -38,7 +38,7 @@ pub(crate) enum Call {
     Collapse,
     Create,
     HugePages,
-    IsResident,
+    Resident,
     MakeWritable,
     Map,
     MapAt,
@@ -60,7 +60,7 @@ impl Call {
         Self::Collapse,
         Self::Create,
         Self::HugePages,
-        Self::IsResident,
+        Self::Resident,
         Self::MakeWritable,
         Self::Map,
         Self::MapAt,
@@ -320,11 +320,15 @@ pub(crate) unsafe fn touch(address: usize) {
     unsafe { byte.write_volatile(byte.read_volatile()) };
 }
 
-/// A page that holds anything but zeros.
-pub(crate) fn is_resident(address: usize) -> bool {
-    let page = core::ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: the caller passes a page of `map`'s memory, which is initialised and never given up.
-    !refused(Call::IsResident) && (0..super::PAGE).any(|byte| unsafe { page.add(byte).read_volatile() } != 0)
+/// Pages that hold anything but zeros.
+pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
+    let filled = |page: &usize| {
+        let page = core::ptr::with_exposed_provenance::<u8>(*page);
+        // SAFETY: the caller passes memory of `map`, which is initialised and never given up.
+        (0..super::PAGE).any(|byte| unsafe { page.add(byte).read_volatile() } != 0)
+    };
+    let pages = (start..start + len).step_by(super::PAGE).filter(filled);
+    (!refused(Call::Resident)).then(|| pages.take(most / super::PAGE + 1).count() * super::PAGE)
 }
 
 /// Whether the calling thread's requests for huge pages are granted.

@@ -1,6 +1,6 @@
 //! Huge pages for large blocks, in a program that fills them: a page fault then brings 2 MiB at once. Where a program touches a few pages of
 //! each block, a huge page would keep 512 for one. Which of the two it is, blocks that got no huge pages tell: when the next one
-//! is asked for, or they are freed, a few pages of their first 2 MiB are looked at.
+//! is asked for, or they are freed, their first 2 MiB are looked at.
 //!
 //! A mark makes the system bring huge pages as the block is touched. It goes when the block is freed: the system would
 //! fill holes that are purged later.
@@ -12,8 +12,8 @@ use crate::span::Span;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use crate::units::CHUNK;
 
-/// Pages of a chunk that are looked at; all but one of them were touched in a block that is filled.
-const LOOKS: usize = 8;
+/// Bytes of a chunk that were touched, at least, in a block that is filled.
+const TOUCHED: usize = CHUNK / 8 * 7;
 /// What a filled block adds to the score and one that is not takes from it, the most that it can be, and from where on blocks are marked.
 const FILLED: u8 = 1;
 const NOT_FILLED: u8 = 2;
@@ -45,14 +45,10 @@ impl Shared {
         if chunk == 0 {
             return;
         }
-        let touched = (0..LOOKS).filter(|look| os::is_resident(chunk + CHUNK / LOOKS * look)).count();
+        let filled = os::resident(chunk, CHUNK, CHUNK).is_some_and(|touched| touched >= TOUCHED);
         // Relaxed: as above.
         let score = self.filled.score.load(Ordering::Relaxed);
-        let score = if touched + 1 >= LOOKS {
-            (score + FILLED).min(SCORE_MAX)
-        } else {
-            score.saturating_sub(NOT_FILLED)
-        };
+        let score = if filled { (score + FILLED).min(SCORE_MAX) } else { score.saturating_sub(NOT_FILLED) };
         // Relaxed: as above.
         self.filled.score.store(score, Ordering::Relaxed);
     }

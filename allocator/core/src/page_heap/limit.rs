@@ -73,7 +73,8 @@ impl PageHeap {
             None => {
                 // Relaxed: a hint.
                 let most = if ground.shared.tended.load(Ordering::Relaxed) == 0 {
-                    used.clamp(DIRTY_MAX, TENDED_DIRTY_MAX)
+                    let untouched = ground.shared.spread.times();
+                    (used * untouched).clamp(DIRTY_MAX * untouched, TENDED_DIRTY_MAX)
                 } else {
                     TENDED_DIRTY_MAX
                 };

@@ -3,6 +3,7 @@
 use super::PageHeap;
 use super::filled::Filled;
 use super::huge::HugePages;
+use super::spread::Spread;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(super) mapped: AtomicUsize,
     pub(super) huge_pages: HugePages,
     pub(super) filled: Filled,
+    pub(super) spread: Spread,
     /// Large runs whose pages came from elsewhere.
     pub(super) remapped: AtomicUsize,
 }
@@ -73,6 +75,7 @@ impl Shared {
             mapped: AtomicUsize::new(0),
             huge_pages: HugePages::new(),
             filled: Filled::new(),
+            spread: Spread::new(),
             remapped: AtomicUsize::new(0),
         }
     }

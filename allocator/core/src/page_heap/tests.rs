@@ -1,6 +1,7 @@
 //! The page heap on the simulated system.
 
 mod filled;
+mod spread;
 
 use super::bins::{BINS, bin_of};
 use super::heaps::MEETINGS;

@@ -171,6 +171,18 @@ const SCENARIOS: &[Scenario] = &[
         act: |world| [10, 20_000, 300 << 10, 33 << 20].iter().all(|&size| world.calloc(size)),
     },
     Scenario {
+        name: "calloc and malloc, large, in a program that touches little of its blocks",
+        prepare: |world| {
+            started(world);
+            for size in [2 << 20, 4 << 20] {
+                let block = world.allocator.allocate(world.heap(), size);
+                // SAFETY: a live block, and nobody uses it any more.
+                assert_eq!(unsafe { world.allocator.free(world.heap(), block) }, Ok(()));
+            }
+        },
+        act: |world| world.calloc(3 << 20) & world.malloc(2 << 20),
+    },
+    Scenario {
         name: "realloc, growing",
         prepare: |world| {
             started(world);

@@ -159,3 +159,48 @@ fn statistics_tell_classes_and_why_memory_is_kept() {
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }
+
+#[test]
+fn a_large_block_of_zeros_is_not_filled_where_little_was_touched() {
+    const SIZE: usize = 4 << 20;
+    let allocator = allocator();
+    let inert = Heap::inert();
+    for (touched, calls) in [(1, 2), (SIZE / 16, 2), (SIZE / 8, 1), (SIZE, 1)] {
+        assert!(!allocator.trim(&inert) || touched > 1, "nothing is there yet");
+        let block = allocator.allocate(&inert, SIZE);
+        // SAFETY: within the block, which is ours.
+        unsafe { block.write_bytes(7, touched) };
+        // SAFETY: the block is live, and nobody uses it any more.
+        assert_eq!(unsafe { allocator.free(&inert, block) }, Ok(()));
+        os::inject(os::Faults::None);
+        let cleared = allocator.allocate_zeroed(&inert, SIZE, 1);
+        assert_eq!(os::calls(), calls, "{touched}: a look, and where little was touched a purge");
+        assert_eq!(cleared, block, "what is dirty comes first");
+        Filled { block: cleared.expose_provenance(), size: SIZE, byte: 0 }.free(allocator, &inert);
+    }
+}
+
+#[test]
+fn blocks_of_which_little_is_touched_begin_where_others_did_if_there_is_room() {
+    const SIZE: usize = (3 << 20) + (256 << 10);
+    const APART: usize = 1 << 20;
+    let allocator = allocator();
+    let inert = Heap::inert();
+    let fresh = || allocator.allocate(&inert, SIZE).expose_provenance();
+    let free = |block: usize| {
+        // SAFETY: the block is live, and nobody uses it any more.
+        assert_eq!(unsafe { allocator.free(&inert, ptr::with_exposed_provenance_mut(block)) }, Ok(()));
+    };
+    os::use_region(64 << 20, false);
+    let mut side_by_side: Vec<_> = core::iter::repeat_with(fresh).take_while(|&block| block != 0).collect();
+    assert!(side_by_side.windows(2).any(|pair| pair[1] == pair[0] + SIZE), "nothing is known yet");
+    // The system has no more, and between two that are live there is room for one, at no round place.
+    for _ in 0..2 {
+        let hole = side_by_side.iter().position(|block| !block.is_multiple_of(APART)).expect("most of them");
+        free(side_by_side.remove(hole));
+        assert_ne!(fresh(), 0, "a block that begins elsewhere is better than none");
+    }
+    side_by_side.into_iter().for_each(free);
+    let apart: Vec<_> = (0..3).map(|_| fresh()).collect();
+    assert!(apart.iter().all(|block| block.is_multiple_of(APART)), "{apart:x?}");
+}

@@ -1,0 +1,78 @@
+//! Where large blocks begin.
+
+use super::*;
+
+/// Units of a block of many chunks, and of one of less than a chunk.
+const LONG: usize = 13 * CHUNK / UNIT;
+const SHORT: usize = 24;
+
+/// A large block as the program hands it back, of which it has written to `touched` bytes since it got it.
+fn use_one(world: &World, units: usize, touched: usize) -> &'static Span {
+    let span = world.allocate(units, UNIT).expect("memory");
+    // SAFETY: within the block, which is ours.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(span.start.get()).write_bytes(1, touched) };
+    world.ground().learn_touched(span);
+    span
+}
+
+#[test]
+fn two_blocks_tell_whether_the_program_touches_little_of_them() {
+    for units in [SHORT, LONG] {
+        let world = World::new();
+        let spread = || world.ground().spread(64) > UNIT;
+        let told = [units * UNIT / 5, units * UNIT / 5].map(|touched| {
+            use_one(&world, units, touched);
+            spread()
+        });
+        assert_eq!(told, [false, true], "{units}");
+        let told = [UNIT, UNIT, UNIT, units * UNIT / 3, units * UNIT, 0, 0].map(|touched| {
+            use_one(&world, units, touched);
+            spread()
+        });
+        assert_eq!(
+            told,
+            [true, true, true, true, false, false, true],
+            "{units}: two that are not sparse end it"
+        );
+    }
+}
+
+#[test]
+fn what_was_not_fresh_or_is_small_tells_nothing() {
+    let world = World::new();
+    for _ in 0..4 {
+        use_one(&world, SHORT / 8, 1);
+        world.free(use_one(&world, LONG, LONG * UNIT));
+        // It comes again, all of it resident, and then purged: little of it is.
+        let dirty = world.allocate(LONG, UNIT).expect("memory");
+        assert!(dirty.dirty.get());
+        // SAFETY: a live run of ours.
+        assert!(unsafe { os::purge(dirty.start.get(), dirty.bytes()) });
+        world.ground().learn_touched(dirty);
+    }
+    assert_eq!(world.ground().spread(LONG), UNIT);
+}
+
+#[test]
+fn where_nobody_knows_what_was_touched_blocks_lie_side_by_side() {
+    let world = World::new();
+    for _ in 0..4 {
+        let span = world.allocate(SHORT, UNIT).expect("memory");
+        os::inject(os::Faults::From(0));
+        world.ground().learn_touched(span);
+        os::inject(os::Faults::None);
+    }
+    assert_eq!(world.ground().spread(SHORT), UNIT);
+}
+
+#[test]
+fn sparse_blocks_begin_at_a_quarter_to_a_half_of_their_size_and_leave_more_dirty() {
+    let world = World::new();
+    assert_eq!(world.shared.spread.times(), 1);
+    for _ in 0..2 {
+        use_one(&world, SHORT, 1);
+    }
+    assert_eq!(world.shared.spread.times(), 4);
+    let places = [1, 3, 4, 7, 8, 100, 256, 1000, 100_000].map(|units| world.ground().spread(units) / UNIT);
+    assert_eq!(places, [1, 1, 2, 2, 4, 32, 128, 128, 128]);
+}
