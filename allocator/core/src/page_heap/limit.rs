@@ -16,7 +16,7 @@ impl PageHeap {
         // Relaxed: a hint; it is learned once.
         let limit =
             match (ground.options.get(Name::SoftLimit), ground.shared.group_limit.load(Ordering::Relaxed)) {
-                (0, 0) => return false,
+                (0, 0 | usize::MAX) => return false,
                 (0, units) => units,
                 (bytes, _) => bytes / UNIT,
             };
