@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
-use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted};
+use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted, Watched};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Batch, Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
@@ -51,6 +51,7 @@ struct Spans {
     /// Where a look for holes goes on: a listed span, or null for the first of `looked_class`.
     look_at: *const Span,
     looked_class: Class,
+    watched: Watched,
     /// The unit of the starter, if there is one, and its use.
     starter: Option<&'static Span>,
     fill: Fill,
@@ -95,6 +96,7 @@ impl Arena {
             returned: 0,
             look_at: ptr::null(),
             looked_class: 1,
+            watched: Watched::new(),
             starter: None,
             fill: Fill::new(),
         };
@@ -341,11 +343,12 @@ impl Spans {
     fn acquire(&mut self, below: Below, arena: &Arena, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
         let owned = self.owned[class].units as usize;
-        let wanted =
-            Wanted { least: info.units.into(), most: info.next_units(owned), densely: info.is_busy(owned) };
+        let densely = info.is_busy(owned) && self.watched.is_dense(below.ground, class, info);
+        let wanted = Wanted { least: info.units.into(), most: info.next_units(owned), densely };
         self.purge_before_growing(wanted.most);
         let owned = &mut self.owned[class];
         let span = below.pages.allocate_small(below.ground, &arena.home, wanted)?;
+        self.watched.watch(class, info, span);
         span.cut(class);
         self.room += span.blocks() * info.size as usize;
         owned.spans += 1;

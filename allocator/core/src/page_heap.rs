@@ -7,6 +7,7 @@
 
 mod bins;
 mod combine;
+mod dense;
 mod filled;
 mod heaps;
 mod huge;
@@ -14,6 +15,7 @@ mod limit;
 mod purge;
 mod queue;
 mod resize;
+mod score;
 mod shared;
 mod spread;
 mod whole;
@@ -21,6 +23,7 @@ mod whole;
 use core::ptr::NonNull;
 
 use self::bins::Bins;
+pub(crate) use self::dense::Watched;
 pub(crate) use self::heaps::{Home, PageHeaps, large};
 pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;

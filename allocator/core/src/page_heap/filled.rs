@@ -6,6 +6,7 @@
 //! fill holes that are purged later.
 
 use super::huge::may_mark;
+use super::score::Score;
 use super::{Ground, Shared};
 use crate::os;
 use crate::span::Span;
@@ -14,11 +15,6 @@ use crate::units::CHUNK;
 
 /// Bytes of a chunk that were touched, at least, in a block that is filled.
 const TOUCHED: usize = CHUNK / 8 * 7;
-/// What a filled block adds to the score and one that is not takes from it, the most that it can be, and from where on blocks are marked.
-const FILLED: u8 = 1;
-const NOT_FILLED: u8 = 2;
-const SCORE_MAX: u8 = 4;
-const MARKED_FROM: u8 = 2;
 /// Of so many fresh blocks one is not marked, to be looked at.
 const FRESH: u8 = 16;
 
@@ -26,14 +22,14 @@ const FRESH: u8 = 16;
 pub(super) struct Filled {
     /// The first chunk of the block that is looked at next; 0: none.
     watched: AtomicUsize,
-    score: AtomicU8,
+    score: Score,
     /// Fresh blocks, counted.
     fresh: AtomicU8,
 }
 
 impl Filled {
     pub(super) const fn new() -> Self {
-        Self { watched: AtomicUsize::new(0), score: AtomicU8::new(0), fresh: AtomicU8::new(0) }
+        Self { watched: AtomicUsize::new(0), score: Score::new(), fresh: AtomicU8::new(0) }
     }
 }
 
@@ -46,11 +42,7 @@ impl Shared {
             return;
         }
         let filled = os::resident(chunk, CHUNK, CHUNK).is_some_and(|touched| touched >= TOUCHED);
-        // Relaxed: as above.
-        let score = self.filled.score.load(Ordering::Relaxed);
-        let score = if filled { (score + FILLED).min(SCORE_MAX) } else { score.saturating_sub(NOT_FILLED) };
-        // Relaxed: as above.
-        self.filled.score.store(score, Ordering::Relaxed);
+        self.filled.score.count(filled);
     }
 }
 
@@ -74,8 +66,7 @@ impl Ground<'_> {
         self.shared.look();
         // Relaxed, here and below: hints.
         let is_example = marked == 0 && filled.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
-        // Relaxed: as above.
-        if is_example || filled.score.load(Ordering::Relaxed) < MARKED_FROM {
+        if is_example || !filled.score.is_high() {
             // Relaxed: as above.
             filled.watched.store(chunks.start, Ordering::Relaxed);
             return;

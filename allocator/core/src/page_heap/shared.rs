@@ -1,6 +1,7 @@
 //! What all page heaps have together, and the words by which they and the helper thread understand each other.
 
 use super::PageHeap;
+use super::dense::Dense;
 use super::filled::Filled;
 use super::huge::HugePages;
 use super::spread::Spread;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     /// Units got from the system.
     pub(super) mapped: AtomicUsize,
     pub(super) huge_pages: HugePages,
+    pub(super) dense: Dense,
     pub(super) filled: Filled,
     pub(super) spread: Spread,
     /// Large runs whose pages came from elsewhere.
@@ -74,6 +76,7 @@ impl Shared {
             group_limit: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
             huge_pages: HugePages::new(),
+            dense: Dense::new(),
             filled: Filled::new(),
             spread: Spread::new(),
             remapped: AtomicUsize::new(0),

@@ -6,9 +6,9 @@
 //! Which of the two it is, blocks tell that were fresh when they were handed out: when they are freed, it is looked how much of them was touched.
 
 use super::Ground;
+use super::score::Score;
 use crate::os;
 use crate::span::Span;
-use crate::sync::{AtomicU8, Ordering};
 use crate::units::{CHUNK, UNIT};
 
 /// Units of the smallest block that is looked at, or spread: 64 KiB.
@@ -20,37 +20,27 @@ const LOOKS: usize = 8;
 const LOOK: usize = CHUNK;
 /// What is touched of a sparse block at most, as a part of it.
 const FEW: usize = 4;
-/// What a sparse block adds to the score and one that is not takes from it, the most that it can be, and from where on blocks are spread.
-const SPARSE: u8 = 1;
-const NOT_SPARSE: u8 = 2;
-const SCORE_MAX: u8 = 4;
-const SPREAD_AT: u8 = 2;
 
 /// How sparse the program's large blocks are. A hint.
 pub(super) struct Spread {
-    score: AtomicU8,
+    score: Score,
 }
 
 impl Spread {
     pub(super) const fn new() -> Self {
-        Self { score: AtomicU8::new(0) }
-    }
-
-    fn is_on(&self) -> bool {
-        // Relaxed: a hint.
-        self.score.load(Ordering::Relaxed) >= SPREAD_AT
+        Self { score: Score::new() }
     }
 
     /// By how much dirty runs are longer, at least, than what was touched of them.
     pub(super) fn times(&self) -> usize {
-        if self.is_on() { FEW } else { 1 }
+        if self.score.is_high() { FEW } else { 1 }
     }
 }
 
 impl Ground<'_> {
     /// Bytes at a multiple of which a large block of `units` should begin.
     pub(crate) fn spread(self, units: usize) -> usize {
-        if units < SPREAD_FROM || !self.shared.spread.is_on() {
+        if units < SPREAD_FROM || !self.shared.spread.score.is_high() {
             return UNIT;
         }
         ((UNIT << units.ilog2()) / 2).min(APART_MOST)
@@ -66,17 +56,6 @@ impl Ground<'_> {
         let look = |part: usize| os::resident(span.start.get() + apart * part, apart.min(LOOK), LOOK);
         // Where nobody knows, all of it.
         let touched: usize = (0..parts).map(|part| look(part).unwrap_or(LOOK)).sum();
-        let score = &self.shared.spread.score;
-        // Relaxed, here and below: a hint.
-        let before = score.load(Ordering::Relaxed);
-        let after = if touched <= parts * apart.min(LOOK) / FEW {
-            (before + SPARSE).min(SCORE_MAX)
-        } else {
-            before.saturating_sub(NOT_SPARSE)
-        };
-        if after != before {
-            // Relaxed: as above.
-            score.store(after, Ordering::Relaxed);
-        }
+        self.shared.spread.score.count(touched <= parts * apart.min(LOOK) / FEW);
     }
 }

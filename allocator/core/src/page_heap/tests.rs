@@ -1,5 +1,6 @@
 //! The page heap on the simulated system.
 
+mod dense;
 mod filled;
 mod spread;
 
