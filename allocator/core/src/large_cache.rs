@@ -13,22 +13,32 @@ const SLOTS: usize = 8;
 /// Units of the largest block that is kept, and of all blocks in a cache: 1 MiB, about what the caches of a core hold.
 pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
 
-/// Freed large blocks, the newest first; those behind the last are null.
+/// Freed large blocks, in a ring.
 pub(crate) struct LargeCache {
     spans: [Cell<*const Span>; SLOTS],
-    units: Cell<usize>,
+    /// Their units: a look at each span would be a cache miss.
+    sizes: [Cell<u8>; SLOTS],
+    /// Where the oldest is, and how many there are.
+    oldest: Cell<u8>,
+    count: Cell<u8>,
     /// Whether a block was put in or taken since the last trim.
     used: Cell<bool>,
+    /// Units of all.
+    units: Cell<usize>,
 }
+
+const _: () = assert!(LARGEST <= u8::MAX as usize);
 
 impl LargeCache {
     pub(crate) const fn new() -> Self {
-        Self { spans: [const { Cell::new(ptr::null()) }; SLOTS], units: Cell::new(0), used: Cell::new(false) }
-    }
-
-    fn get(&self, index: usize) -> Option<&'static Span> {
-        // SAFETY: cached spans are large ones, whose descriptors are live.
-        unsafe { self.spans[index].get().as_ref() }
+        Self {
+            spans: [const { Cell::new(ptr::null()) }; SLOTS],
+            sizes: [const { Cell::new(0) }; SLOTS],
+            oldest: Cell::new(0),
+            count: Cell::new(0),
+            used: Cell::new(false),
+            units: Cell::new(0),
+        }
     }
 
     /// Bytes of the blocks in it.
@@ -36,24 +46,46 @@ impl LargeCache {
         self.units.get() * UNIT
     }
 
-    /// Takes out the span at `index`.
-    fn remove(&self, index: usize) -> Option<&'static Span> {
-        let span = self.get(index)?;
-        for place in index..SLOTS - 1 {
-            self.spans[place].set(self.spans[place + 1].get());
+    fn count(&self) -> usize {
+        self.count.get().into()
+    }
+
+    /// Where in the ring the block is that came as `age`th of those that are there.
+    fn place(&self, age: usize) -> usize {
+        (usize::from(self.oldest.get()) + age) % SLOTS
+    }
+
+    /// Takes out the span that came as `age`th of those that are there.
+    fn remove(&self, age: usize) -> Option<&'static Span> {
+        if age >= self.count() {
+            return None;
         }
-        self.spans[SLOTS - 1].set(ptr::null());
-        self.units.set(self.units.get() - span.units.get());
+        let place = self.place(age);
+        let (removed, units) = (self.spans[place].get(), self.sizes[place].get());
+        if age == 0 {
+            self.oldest.set(self.place(1) as u8);
+        } else {
+            for newer in age + 1..self.count() {
+                let (to, from) = (self.place(newer - 1), self.place(newer));
+                self.spans[to].set(self.spans[from].get());
+                self.sizes[to].set(self.sizes[from].get());
+            }
+        }
+        self.count.set(self.count.get() - 1);
+        self.units.set(self.units.get() - usize::from(units));
+        // SAFETY: cached spans are large ones, whose descriptors are live.
+        let span = unsafe { removed.as_ref() }?;
         span.cached.set(false);
         Some(span)
     }
 
-    /// A span of at least `units` units, and of no more than an eighth more.
+    /// The newest span of at least `units` units, and of no more than an eighth more.
     pub(crate) fn take(&self, units: usize) -> Option<&'static Span> {
-        let fits = |index: &usize| {
-            self.get(*index).is_some_and(|span| (units..=units + units / 8).contains(&span.units.get()))
-        };
-        let found = (0..SLOTS).find(fits)?;
+        if units > LARGEST {
+            return None;
+        }
+        let fits = |size: u8| usize::from(size).wrapping_sub(units) <= units / 8;
+        let found = (0..self.count()).rev().find(|&age| fits(self.sizes[self.place(age)].get()))?;
         self.used.set(true);
         self.remove(found)
     }
@@ -62,17 +94,17 @@ impl LargeCache {
     /// `shed`.
     pub(crate) fn put(&self, span: &'static Span, mut shed: impl FnMut(&'static Span)) {
         self.used.set(true);
-        while let Some(last) = (0..SLOTS).rev().find(|&index| self.get(index).is_some())
-            && (last == SLOTS - 1 || self.units.get() + span.units.get() > LARGEST)
-            && let Some(oldest) = self.remove(last)
+        let units = span.units.get();
+        while (self.count() == SLOTS || self.units.get() + units > LARGEST)
+            && let Some(oldest) = self.remove(0)
         {
             shed(oldest);
         }
-        for place in (1..SLOTS).rev() {
-            self.spans[place].set(self.spans[place - 1].get());
-        }
-        self.spans[0].set(span);
-        self.units.set(self.units.get() + span.units.get());
+        let place = self.place(self.count());
+        self.spans[place].set(span);
+        self.sizes[place].set(units as u8);
+        self.count.set(self.count.get() + 1);
+        self.units.set(self.units.get() + units);
         span.cached.set(true);
     }
 

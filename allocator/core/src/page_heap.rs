@@ -29,7 +29,7 @@ pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::shared::Shared;
-use self::shared::Sums;
+use self::shared::Told;
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
 use crate::os;
@@ -73,7 +73,7 @@ pub(crate) struct PageHeap {
     /// Large blocks.
     large_blocks: usize,
     /// What the other page heaps know of this one.
-    told: Sums<usize>,
+    told: Told,
     /// Whether free memory is being given back because there was too much of it.
     trimming: bool,
     ticked_ms: u64,
@@ -127,7 +127,7 @@ impl PageHeap {
             small_units: 0,
             mixed_units: 0,
             large_blocks: 0,
-            told: Sums::NOTHING,
+            told: Told::NOTHING,
             trimming: false,
             ticked_ms: 0,
             called_ms: 0,

@@ -1,7 +1,8 @@
 //! How much free memory may stay, and how much memory the heap may have before it is tight: then free memory goes back to the
 //! system at once, and threads keep next to nothing.
 
-use super::{DIRTY_MAX, Ground, PageHeap, SLICE, Sums, TENDED_DIRTY_MAX};
+use super::shared::Sums;
+use super::{DIRTY_MAX, Ground, PageHeap, SLICE, TENDED_DIRTY_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::sync::Ordering;
@@ -38,12 +39,14 @@ impl PageHeap {
     /// empties the caches of idle threads.
     pub(super) fn heed_limit(&mut self, ground: Ground) {
         self.tell(ground.shared);
-        if self.is_tight(ground) {
+        let mut tight = self.is_tight(ground);
+        if tight {
             // Relaxed: a hint; the next one sees it.
             ground.shared.calls.store(1, Ordering::Relaxed);
             self.purge_excess(ground);
+            tight = self.is_tight(ground);
         }
-        let tight = self.is_tight(ground).into();
+        let tight = tight.into();
         // Relaxed: as above.
         if ground.shared.tight.load(Ordering::Relaxed) != tight {
             // Relaxed: as above.
@@ -64,11 +67,17 @@ impl PageHeap {
     /// Purges a slice if more is dirty than may be. `true`: there is still too much; to be called again, with the lock
     /// given up in between, so that other threads need not wait for all of it.
     pub(crate) fn purge_excess(&mut self, ground: Ground) -> bool {
+        let (kept, tight) = (ground.options.thresholds.kept(), self.is_tight(ground));
         let Sums { resident, dirty, .. } = self.total(ground.shared);
+        // As nearly always.
+        if dirty <= DIRTY_MAX && kept.is_none() && !tight {
+            self.trimming = false;
+            return false;
+        }
         // Each part may be a little wrong.
         let used = resident.saturating_sub(dirty);
-        let (bound, goal) = match ground.options.thresholds.kept() {
-            _ if self.is_tight(ground) => (0, 0),
+        let (bound, goal) = match kept {
+            _ if tight => (0, 0),
             Some((bound, goal)) => (bound / UNIT, goal / UNIT),
             None => {
                 // Relaxed: a hint.
@@ -82,11 +91,7 @@ impl PageHeap {
             }
         };
         // Without a threshold whole slices: the call into the system costs more than the pages.
-        let most = if ground.options.thresholds.kept().is_some() {
-            SLICE.min(dirty.saturating_sub(goal))
-        } else {
-            SLICE
-        };
+        let most = if kept.is_some() { SLICE.min(dirty.saturating_sub(goal)) } else { SLICE };
         self.trimming = dirty > if self.trimming { goal } else { bound }
             && self.purge_oldest(ground, most).0
             && self.total(ground.shared).dirty > goal;

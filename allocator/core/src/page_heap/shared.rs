@@ -10,9 +10,9 @@ use crate::units::UNIT;
 
 /// Page heaps that there may be.
 pub(crate) const PAGE_HEAPS: usize = 16;
-/// By which part what is known of a page heap may be wrong, resident, dirty and small units, and 256 KiB in any case. To tell of each change would
+/// By which part what is known of a page heap may be wrong, and 256 KiB in any case. To tell of each change would
 /// make all threads meet at one cache line.
-const STEP_SHARES: [usize; 3] = [8, 2, 8];
+const STEP_SHARES: Sums<usize> = Sums { resident: 8, dirty: 2, small: 8 };
 const STEP_MIN: usize = (256 << 10) / UNIT;
 /// Dirty units from which on a page heap is worth a look by those of other page heaps: 1 MiB.
 const WORTH_A_LOOK: usize = (1 << 20) / UNIT;
@@ -34,8 +34,38 @@ impl<T> Sums<T> {
     }
 }
 
-impl Sums<usize> {
-    pub(super) const NOTHING: Self = Self { resident: 0, dirty: 0, small: 0 };
+/// Figures that differ too little from one that was told to be worth telling.
+struct Around {
+    low: usize,
+    len: usize,
+}
+
+impl Around {
+    /// Around `told`, of which a part in `share` makes a difference.
+    const fn new(told: usize, share: usize) -> Self {
+        let step = told / share;
+        let step = if step > STEP_MIN { step } else { STEP_MIN };
+        Self { low: told.saturating_sub(step - 1), len: told - told.saturating_sub(step - 1) + step }
+    }
+}
+
+/// What the other page heaps know of one.
+pub(super) struct Told {
+    sums: Sums<usize>,
+    quiet: Sums<Around>,
+}
+
+impl Told {
+    pub(super) const fn new(sums: Sums<usize>) -> Self {
+        let quiet = Sums {
+            resident: Around::new(sums.resident, STEP_SHARES.resident),
+            dirty: Around::new(sums.dirty, STEP_SHARES.dirty),
+            small: Around::new(sums.small, STEP_SHARES.small),
+        };
+        Self { sums, quiet }
+    }
+
+    pub(super) const NOTHING: Self = Self::new(Sums { resident: 0, dirty: 0, small: 0 });
 }
 
 /// See the module. Guarded by nothing: each is a hint.
@@ -100,7 +130,7 @@ impl PageHeap {
 
     /// What all page heaps have: this one exactly, the others as far as they have told.
     pub(super) fn total(&self, shared: &Shared) -> Sums<usize> {
-        let (own, told) = (self.own(), &self.told);
+        let (own, told) = (self.own(), &self.told.sums);
         // Relaxed: hints.
         let sum = |all: &AtomicUsize, own: usize, told: usize| {
             all.load(Ordering::Relaxed).wrapping_sub(told).wrapping_add(own)
@@ -115,13 +145,11 @@ impl PageHeap {
     /// Tells the other page heaps what this one has, if that has changed by much.
     pub(super) fn tell(&mut self, shared: &Shared) {
         let own = self.own();
-        let changed = |((&own, &told), share): ((&usize, &usize), usize)| {
-            own.abs_diff(told) >= (own.max(told) / share).max(STEP_MIN)
-        };
-        if !own.parts().into_iter().zip(self.told.parts()).zip(STEP_SHARES).any(changed) {
+        let quiet = |(&own, around): (&usize, &Around)| own.wrapping_sub(around.low) < around.len;
+        if own.parts().into_iter().zip(self.told.quiet.parts()).all(quiet) {
             return;
         }
-        let told = core::mem::replace(&mut self.told, own);
+        let told = core::mem::replace(&mut self.told, Told::new(own)).sums;
         for ((all, own), told) in shared.sums.parts().into_iter().zip(own.parts()).zip(told.parts()) {
             // Relaxed: a hint.
             all.fetch_add(own.wrapping_sub(*told), Ordering::Relaxed);
