@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Units of a block of many chunks, and of one of less than a chunk.
-const LONG: usize = 13 * CHUNK / UNIT;
+/// Units of a block of many chunks (Miri pays for every byte), and of one of less than a chunk.
+const LONG: usize = if cfg!(miri) { 2 } else { 13 } * CHUNK / UNIT;
 const SHORT: usize = 24;
 
 /// A large block as the program hands it back, of which it has written to `touched` bytes since it got it.
