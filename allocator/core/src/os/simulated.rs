@@ -320,12 +320,13 @@ pub(crate) unsafe fn touch(address: usize) {
     unsafe { byte.write_volatile(byte.read_volatile()) };
 }
 
-/// Pages that hold anything but zeros at the beginning of a block, as those that programs of tests touch do.
+/// Pages that hold anything but zeros at the beginning of a block, as those that tests touch do (where Miri pays for every byte: of the page).
 pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
+    const STEP: usize = if cfg!(miri) { super::PAGE } else { 16 };
     let filled = |page: &usize| {
         let page = core::ptr::with_exposed_provenance::<u8>(*page);
         // SAFETY: the caller passes memory of `map`, which is initialised and never given up.
-        (0..super::PAGE).step_by(16).any(|byte| unsafe { page.add(byte).read_volatile() } != 0)
+        (0..super::PAGE).step_by(STEP).any(|byte| unsafe { page.add(byte).read_volatile() } != 0)
     };
     let pages = (start..start + len).step_by(super::PAGE).filter(filled);
     (!refused(Call::Resident)).then(|| pages.take(most / super::PAGE + 1).count() * super::PAGE)
