@@ -4,8 +4,7 @@ use core::ptr;
 
 use crate::allocator::Allocator;
 use crate::heap::Heap;
-use crate::large::Foreign;
-use crate::large::{CLEARED_FROM, clear_sparse};
+use crate::large::{CLEARED_FROM, Foreign, clear_sparse};
 use crate::options::Name;
 use crate::os;
 use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_class};

@@ -1,4 +1,4 @@
-//! Which small blocks larger than a page are worth huge pages: those of a program that touches most of each. Else a huge page would make all of
+//! Which small blocks larger than a page are worth huge pages: those of a program that touches at least half of each. Else a huge page would make all of
 //! them resident. An arena's spans that came without pages of their own tell: when the next one of the class is needed, the last has been handed out.
 
 use super::Ground;
@@ -9,7 +9,7 @@ use crate::span::Span;
 use crate::sync::{AtomicU8, Ordering};
 use crate::units::UNIT;
 
-/// Of a span of a program that touches most of its blocks so much is touched at least, as a part of it.
+/// What is touched of a span of such a program at least, as a part of it.
 const TOUCHED: usize = 2;
 /// Of so many spans that could come from huge pages one does not, to be looked at.
 const FRESH: u8 = 16;

@@ -82,8 +82,8 @@ impl PageHeap {
             None => {
                 // Relaxed: a hint.
                 let most = if ground.shared.tended.load(Ordering::Relaxed) == 0 {
-                    let untouched = ground.shared.spread.times();
-                    (used * untouched).clamp(DIRTY_MAX * untouched, TENDED_DIRTY_MAX)
+                    let longer = ground.shared.spread.times();
+                    (used * longer).clamp(DIRTY_MAX * longer, TENDED_DIRTY_MAX)
                 } else {
                     TENDED_DIRTY_MAX
                 };
