@@ -87,12 +87,17 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/fast-paths.txt")
 }
 
-/// One line for each path of the library as it is built now.
-fn describe() -> Result<String> {
+/// The library as it is built now.
+fn library() -> Result<Vec<u8>> {
     let workspace = cargo::workspace()?;
     ensure!(cargo::build(&workspace, "release", &["ample-abi"])?, "the allocator does not build");
     let library = workspace.target_directory.join("release/libample.so");
-    let data = fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
+    fs::read(&library).with_context(|| format!("cannot read {}", library.display()))
+}
+
+/// One line for each path.
+fn describe() -> Result<String> {
+    let data = library()?;
     let file = object::File::parse(&*data).context("not an object file")?;
     ensure!(file.architecture() == object::Architecture::X86_64, "the counts are of x86-64 code");
     FUNCTIONS.into_iter().map(|name| Ok(path(&file, name)?.line(name))).collect()
@@ -128,6 +133,23 @@ mod tests {
         let recorded = fs::read_to_string(golden()).expect("the golden file");
         let found = describe().expect("paths");
         assert_eq!(found, recorded, "if this is meant: cargo xtask paths --record");
+    }
+
+    #[test]
+    fn profilers_show_the_family_by_its_own_names() {
+        // Of several names of one address they take one without leading underscores, and the longest of those.
+        let data = library().expect("the library");
+        let file = object::File::parse(&*data).expect("an object file");
+        let exported: Vec<(u64, &str)> = file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_definition())
+            .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))
+            .collect();
+        for name in ["malloc", "free", "calloc", "realloc", "posix_memalign"] {
+            let (address, _) = exported.iter().find(|symbol| symbol.1 == name).expect(name);
+            let shown = exported.iter().filter(|symbol| symbol.0 == *address && !symbol.1.starts_with('_'));
+            assert_eq!(shown.map(|symbol| symbol.1).collect::<Vec<_>>(), [name]);
+        }
     }
 
     #[test]

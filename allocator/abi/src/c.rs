@@ -26,8 +26,12 @@ pub(crate) fn or_enomem(block: *mut u8) -> *mut c_void {
     if block.is_null() { fail(libc::ENOMEM) } else { block.cast() }
 }
 
+// The functions that are called most are not inlined into those that do the same under another name: the compiler would make one function
+// of all, and profilers, which take the longest name, would show `scalable_malloc` for `malloc`.
+
 /// A block of at least `size` bytes, aligned to 16. `malloc(0)` gives a block of its own. NULL and ENOMEM: no memory.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     let block = ample_core::malloc_near(size);
     if block.is_null() { malloc_far(size) } else { block.cast() }
@@ -50,7 +54,18 @@ extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 /// # Safety
 /// `block` is NULL or a live block of the malloc family that nobody uses any more.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    unsafe { release(block) };
+}
+
+/// [`free`], to be inlined.
+///
+/// # Safety
+/// As for [`free`].
+#[inline(always)]
+pub(crate) unsafe fn release(block: *mut c_void) {
     // SAFETY: the caller's contract.
     if !unsafe { ample_core::free_fast(block.cast()) } {
         // SAFETY: the caller's contract.
@@ -72,6 +87,7 @@ unsafe extern "C" fn free_slow(block: *mut c_void) {
 
 /// A block for `count` elements of `size` bytes, all zero. NULL and ENOMEM: no memory, or the product overflows.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         Some(bytes) => or_enomem(ample_core::malloc_zeroed(bytes, 1)),
@@ -85,6 +101,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// # Safety
 /// `block` is NULL or a live block of the malloc family; the caller uses only the result from now on.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
@@ -121,6 +138,7 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
 /// # Safety
 /// `result` is writable.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
     if !align.is_power_of_two() || align < POINTER {
         return libc::EINVAL;
@@ -205,7 +223,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
     // SAFETY: the caller's contract.
-    unsafe { free(block) };
+    unsafe { release(block) };
 }
 
 /// `free` for a block from aligned_alloc of `size` bytes at `align` (C23).
@@ -215,5 +233,5 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
     // SAFETY: the caller's contract.
-    unsafe { free(block) };
+    unsafe { release(block) };
 }

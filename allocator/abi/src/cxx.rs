@@ -9,7 +9,7 @@ use core::arch::global_asm;
 use core::ffi::{CStr, c_void};
 use core::ptr;
 
-use crate::c::free;
+use crate::c::release;
 
 /// Alignment that the plain forms promise.
 const DEFAULT_ALIGN: usize = 16;
@@ -286,7 +286,7 @@ macro_rules! operators {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $delete(block: *mut c_void) {
                 // SAFETY: the caller's contract.
-                unsafe { free(block) };
+                unsafe { release(block) };
             }
         )*
         $(
@@ -297,7 +297,7 @@ macro_rules! operators {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $delete_2(block: *mut c_void, _: usize) {
                 // SAFETY: the caller's contract.
-                unsafe { free(block) };
+                unsafe { release(block) };
             }
         )*
         $(
@@ -308,7 +308,7 @@ macro_rules! operators {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $delete_3(block: *mut c_void, _: usize, _: usize) {
                 // SAFETY: the caller's contract.
-                unsafe { free(block) };
+                unsafe { release(block) };
             }
         )*
     };

@@ -44,6 +44,26 @@ CASE(it_opens_with_all_symbols_bound) {
     exercise_with_threads();
 }
 
+/* The program's malloc stays the C library's; a name that stands for another means the library's own. */
+CASE(its_other_names_lead_to_itself) {
+    void *library = open_library(RTLD_NOW | RTLD_LOCAL);
+    void *(*other_malloc)(size_t) = (void *(*)(size_t))dlsym(library, "scalable_malloc");
+    void *(*other_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym(library, "scalable_calloc");
+    size_t (*usable)(void *) = (size_t (*)(void *))dlsym(library, "malloc_usable_size");
+    void (*other_free)(void *) = (void (*)(void *))dlsym(library, "scalable_free");
+    CHECK(other_malloc != NULL && other_calloc != NULL && usable != NULL && other_free != NULL, "%s", dlerror());
+    void *own = library_malloc(2000);
+    CHECK(usable(own) == 2048, "%zu usable bytes, which the C library's block might have", usable(own));
+    for (unsigned i = 0; i < 100; i++) {
+        void *blocks[] = {other_malloc(2000), other_calloc(4, 500)};
+        for (unsigned k = 0; k < 2; k++) {
+            CHECK(usable(blocks[k]) == 2048, "%zu usable bytes: the C library's", usable(blocks[k]));
+            other_free(blocks[k]);
+        }
+    }
+    library_free(own);
+}
+
 CASE(it_opens_lazily_and_globally) {
     open_library(RTLD_LAZY | RTLD_GLOBAL);
     exercise_with_threads();

@@ -58,6 +58,7 @@ cases!(
     libraries [],
     [
         it_opens_with_all_symbols_bound,
+        its_other_names_lead_to_itself,
         it_opens_lazily_and_globally,
         threads_older_than_it_use_it,
         closing_it_harms_no_thread,
