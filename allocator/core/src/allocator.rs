@@ -141,6 +141,7 @@ impl Allocator {
             // SAFETY: the depots hold live magazines.
             return heap.load_and_pop(class, stored, unsafe { stored.as_ref() }.count.get());
         }
+        self.look_at_growth(heap);
         let loaded = NonNull::new(bin.loaded.get());
         let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);

@@ -49,6 +49,8 @@ pub struct Heap {
     pub(crate) next: Cell<*const Heap>,
     /// When the private depot was last trimmed, in milliseconds.
     pub(crate) trimmed_ms: Cell<u64>,
+    /// The heap's growths when this thread last gave back what it keeps.
+    pub(crate) growths: Cell<u32>,
     /// Empty magazines.
     pub(crate) spares: Stack,
     /// Large blocks that this thread freed last.
@@ -138,6 +140,7 @@ impl Heap {
             idleness: Cell::new(Idleness::Active),
             next: Cell::new(ptr::null()),
             trimmed_ms: Cell::new(0),
+            growths: Cell::new(0),
             spares: Stack::new(),
             large: LargeCache::new(),
             bins: [const {

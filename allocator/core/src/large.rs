@@ -48,6 +48,9 @@ impl Allocator {
             return (ptr::null_mut(), true);
         }
         let cached = if align <= UNIT { heap.large.take(units(size)) } else { None };
+        if cached.is_none() && heap.arena().is_some() {
+            self.look_at_growth(heap);
+        }
         let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
         let spread = self.ground().spread(units(size));
         let elsewhere = || if spread > align { run(spread).or_else(|| run(align)) } else { run(align) };

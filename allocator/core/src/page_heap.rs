@@ -9,6 +9,7 @@ mod bins;
 mod combine;
 mod dense;
 mod filled;
+mod growth;
 mod heaps;
 mod huge;
 mod limit;
@@ -24,6 +25,7 @@ use core::ptr::NonNull;
 
 use self::bins::Bins;
 pub(crate) use self::dense::Watched;
+use self::growth::Growth;
 pub(crate) use self::heaps::{Home, PageHeaps, large};
 pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
@@ -72,6 +74,7 @@ pub(crate) struct PageHeap {
     mixed_units: usize,
     /// Large blocks.
     large_blocks: usize,
+    growth: Growth,
     /// What the other page heaps know of this one.
     told: Told,
     /// Whether free memory is being given back because there was too much of it.
@@ -127,6 +130,7 @@ impl PageHeap {
             small_units: 0,
             mixed_units: 0,
             large_blocks: 0,
+            growth: Growth::new(),
             told: Told::NOTHING,
             trimming: false,
             ticked_ms: 0,
@@ -191,6 +195,9 @@ impl PageHeap {
             && let Some(combined) = self.combine(ground, wanted)
         {
             return Some((combined, Place::NEWEST));
+        }
+        if source == Source::Any {
+            self.before_growing(ground, wanted);
         }
         let found = match source {
             Source::Dirty => None,

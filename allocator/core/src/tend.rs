@@ -97,6 +97,17 @@ impl Allocator {
         active
     }
 
+    /// Gives back what a heap with an arena keeps for later, if the program became larger since the last time.
+    #[inline]
+    pub(crate) fn look_at_growth(&self, heap: &Heap) {
+        // Relaxed: a hint.
+        let growths = self.shared.growths.load(Ordering::Relaxed);
+        if heap.growths.get() != growths {
+            heap.growths.set(growths);
+            self.empty_cold(heap);
+        }
+    }
+
     /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.
     fn empty_cold(&self, heap: &Heap) {
         let Some(arena) = heap.arena() else { return };

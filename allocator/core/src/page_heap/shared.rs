@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) calls: AtomicU32,
     /// Not 0: the heap has more memory than it should (`AMPLE_SOFT_LIMIT`).
     pub(crate) tight: AtomicU32,
+    /// How often a page heap became larger by an eighth than it ever was.
+    pub(crate) growths: AtomicU32,
     /// Not 0: somebody looks after the dirty runs.
     pub(crate) tended: AtomicU32,
     sums: Sums<AtomicUsize>,
@@ -96,6 +98,7 @@ impl Shared {
         Self {
             calls: AtomicU32::new(0),
             tight: AtomicU32::new(0),
+            growths: AtomicU32::new(0),
             tended: AtomicU32::new(0),
             sums: Sums {
                 resident: AtomicUsize::new(0),
@@ -123,7 +126,7 @@ impl Shared {
 }
 
 impl PageHeap {
-    fn own(&self) -> Sums<usize> {
+    pub(super) fn own(&self) -> Sums<usize> {
         let dirty = self.queue.units();
         Sums { resident: self.mapped - self.free_units + dirty, dirty, small: self.small_units }
     }

@@ -2,6 +2,7 @@
 
 mod dense;
 mod filled;
+mod growth;
 mod spread;
 
 use super::bins::{BINS, bin_of};
@@ -443,6 +444,7 @@ fn short_dirty_runs_are_purged_where_that_makes_a_long_clean_one() {
     let most = GROW_MIN - CHUNK / UNIT;
     // What lies behind is long enough without the last dirty one.
     let world = side_by_side(&[most / 2, 1, most / 2, 1, 2]);
+    world.heap().growth = Growth::of(usize::MAX);
     let elsewhere = world.allocate(CHUNK / UNIT / 2, UNIT).expect("memory");
     let between = world.allocate(8, UNIT).expect("memory");
     world.free(elsewhere);

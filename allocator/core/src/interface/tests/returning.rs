@@ -29,6 +29,7 @@ fn large_blocks_from_a_set_threshold_on_go_back_at_once() {
     }
     free_one_of(100_000);
     assert_eq!(allocator.statistics().large_blocks, 1, "smaller ones stay with their thread");
+    assert!(allocator.trim(heap));
     // A block that moved, and one that shrank.
     let block = allocator.allocate(heap, 1 << 20);
     let wall = allocator.allocate(heap, 300_000);
@@ -39,6 +40,41 @@ fn large_blocks_from_a_set_threshold_on_go_back_at_once() {
     let cleared = allocator.allocate_zeroed(heap, 6 << 20, 1);
     Filled { block: cleared.expose_provenance(), size: 6 << 20, byte: 0 }.free(allocator, heap);
     assert_eq!(retained(allocator), 0);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
+fn before_the_program_grows_its_threads_give_back_what_they_keep() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let of = |size: usize, count| -> Vec<_> {
+        (0..count).map(|_| Filled::new(allocator.allocate(heap, size), size, 7)).collect()
+    };
+    let cached = |size| {
+        let statistics = allocator.statistics();
+        let class = statistics.classes.iter().find(|class| class.size == size).expect("a class");
+        (class.cached, statistics.large_cached)
+    };
+    // Relaxed: nobody else is there.
+    let growths = || allocator.shared.growths.load(Ordering::Relaxed);
+    for block in of(4096, 100).into_iter().chain(of(100_000, 4)) {
+        block.free(allocator, heap);
+    }
+    let (small, large) = cached(4096);
+    assert!(small > 8 && large >= 100_000, "{small} blocks and {large} bytes");
+    // As much again is no growth: it serves.
+    for block in of(4096, 100) {
+        block.free(allocator, heap);
+    }
+    assert!(cached(4096).0 > 8);
+    let before = growths();
+    let others = of(512, 4000);
+    assert!(growths() > before);
+    assert_eq!(cached(4096), (0, 0));
+    for block in others {
+        block.free(allocator, heap);
+    }
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }

@@ -1,0 +1,77 @@
+//! What happens before the heap becomes larger than it ever was: memory is measured, and paid for, by its peak. Threads are told, lest the heap
+//! grow by what they keep for later; and dirty runs, which were too short for what is asked for now, go back to the system, the oldest first. That
+//! costs page faults when their addresses are used again: so it is no more than an eighth of the peak in all, which cost as many page faults
+//! itself, and 8 MiB, 2048 page faults in the life of the program.
+
+use super::{Ground, PageHeap};
+use crate::sync::Ordering;
+use crate::units::UNIT;
+
+/// Which part of the peak may be purged for its sake, and how many units at most: 8 MiB.
+const SHARE: usize = 8;
+const PURGED_MAX: usize = (8 << 20) / UNIT;
+/// By which part the peak grows until threads are told again, and by how many units in any case: 256 KiB.
+const TOLD_SHARE: usize = 8;
+const TOLD_MIN: usize = (256 << 10) / UNIT;
+
+/// How large a page heap ever was, in units.
+pub(super) struct Growth {
+    /// The most that its runs in use and its dirty ones ever were.
+    peak: usize,
+    /// What was purged lest it become more.
+    purged: usize,
+    /// The peak when threads were told last.
+    told: usize,
+}
+
+impl Growth {
+    pub(super) const fn new() -> Self {
+        Self { peak: 0, purged: 0, told: 0 }
+    }
+}
+
+#[cfg(test)]
+impl Growth {
+    /// Of a page heap that had so many units once.
+    pub(super) const fn of(peak: usize) -> Self {
+        Self { peak, ..Self::new() }
+    }
+}
+
+impl PageHeap {
+    /// To be called before `units` clean ones are taken.
+    pub(super) fn before_growing(&mut self, ground: Ground, units: usize) {
+        let after = self.own().resident + units;
+        if after <= self.growth.peak {
+            return;
+        }
+        // Runs of which little was touched are no memory.
+        let purged = if self.keeps_dirty(ground) || ground.shared.spread.times() > 1 {
+            0
+        } else {
+            let allowed = (after / SHARE).min(PURGED_MAX).saturating_sub(self.growth.purged);
+            self.purge_units((after - self.growth.peak).min(allowed), ground)
+        };
+        let Growth { peak, purged: all, told } = &mut self.growth;
+        *all += purged;
+        *peak = (*peak).max(after - purged);
+        if *peak >= *told + (*told / TOLD_SHARE).max(TOLD_MIN) {
+            *told = *peak;
+            // Relaxed: a hint; the next slow path sees it.
+            ground.shared.growths.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Purges `most` units or what is dirty, the oldest first; how many the system took.
+    fn purge_units(&mut self, most: usize, ground: Ground) -> usize {
+        let mut purged = 0;
+        while purged < most && self.queue.units() > 0 {
+            let (done, units) = self.purge_oldest(ground, most - purged);
+            if !done {
+                break;
+            }
+            purged += units;
+        }
+        purged
+    }
+}

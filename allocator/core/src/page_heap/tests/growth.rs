@@ -1,0 +1,79 @@
+//! Before the heap grows beyond what it ever was.
+
+use super::*;
+
+impl World {
+    fn growths(&self) -> u32 {
+        // Relaxed: nobody else is there.
+        self.shared.growths.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
+    let world = World::new();
+    let (short, wall) = (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+    world.free(short);
+    assert_eq!(world.heap().dirty_bytes(), 64 * UNIT);
+    // 65 units are the peak, 65 + 95 would be the next; 20 are an eighth of that.
+    let longer = world.allocate(95, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 44 * UNIT);
+    // Its own place again: no more than there was.
+    world.free(longer);
+    let longer = world.allocate(95, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 44 * UNIT);
+    // 140 units are the peak, 210 would be the next; 6 of 26 are left.
+    let more = world.allocate(70, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 38 * UNIT);
+    for run in [wall, longer, more] {
+        world.free(run);
+    }
+}
+
+#[test]
+fn no_more_than_8_mib_go_back_so() {
+    let world = World::new();
+    let units = CHUNK / UNIT / 4;
+    let runs: Vec<_> = (0..200).map(|_| world.allocate(units, UNIT).expect("memory")).collect();
+    // Every other one, so that none is long enough for more than it was.
+    let (gone, kept): (Vec<_>, Vec<_>) = (0..).zip(runs).partition(|(index, _)| index % 2 == 0);
+    gone.iter().for_each(|(_, run)| world.free(run));
+    let dirty = world.heap().dirty_bytes();
+    let longer: Vec<_> = (0..100).map(|_| world.allocate(units + 1, UNIT).expect("memory")).collect();
+    assert_eq!(dirty - world.heap().dirty_bytes(), 8 << 20);
+    for run in kept.into_iter().map(|(_, run)| run).chain(longer) {
+        world.free(run);
+    }
+}
+
+#[test]
+fn nothing_goes_back_of_a_program_that_touches_little_of_its_blocks() {
+    let world = World::new();
+    (0..4).for_each(|_| world.ground().learn_touched(world.allocate(8, UNIT).expect("memory")));
+    let (short, wall) = (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+    world.free(short);
+    let dirty = world.heap().dirty_bytes();
+    let longer = world.allocate(95, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), dirty);
+    for run in [wall, longer] {
+        world.free(run);
+    }
+}
+
+#[test]
+fn threads_are_told_of_each_eighth() {
+    let world = World::new();
+    let mut runs = Vec::new();
+    for (units, growths) in [(100, 1), (12, 1), (4, 2), (14, 2), (16, 3)] {
+        runs.push(world.allocate(units, UNIT).expect("memory"));
+        assert_eq!(world.growths(), growths, "with {units} more");
+    }
+    // The same again is no growth.
+    for run in runs {
+        world.free(run);
+    }
+    for units in [100, 12, 4, 14] {
+        world.allocate(units, UNIT).expect("memory");
+    }
+    assert_eq!(world.growths(), 3);
+}
