@@ -170,6 +170,7 @@ impl PageHeap {
         for rest in [tail, head].into_iter().flatten() {
             self.link_at(ground, rest, place);
         }
+        self.note_growth(ground);
         self.heed_limit(ground);
         Some(span)
     }

@@ -39,31 +39,34 @@ impl Growth {
 }
 
 impl PageHeap {
-    /// To be called before `units` clean ones are taken.
+    /// Purges what the heap would otherwise grow by, or as much of that as may be, before `units` clean ones are taken.
     pub(super) fn before_growing(&mut self, ground: Ground, units: usize) {
-        let after = self.own().resident + units;
-        if after <= self.growth.peak {
+        let after = self.own().resident.saturating_add(units);
+        // Runs of which little was touched are no memory.
+        if after <= self.growth.peak || self.keeps_dirty(ground) || ground.shared.spread.times() > 1 {
             return;
         }
-        // Runs of which little was touched are no memory.
-        let purged = if self.keeps_dirty(ground) || ground.shared.spread.times() > 1 {
-            0
-        } else {
-            let allowed = (after / SHARE).min(PURGED_MAX).saturating_sub(self.growth.purged);
-            self.purge_units((after - self.growth.peak).min(allowed), ground)
-        };
-        let Growth { peak, purged: all, told } = &mut self.growth;
-        *all += purged;
-        *peak = (*peak).max(after - purged);
-        if *peak >= *told + (*told / TOLD_SHARE).max(TOLD_MIN) {
-            *told = *peak;
+        let allowed = (after / SHARE).min(PURGED_MAX).saturating_sub(self.growth.purged);
+        self.growth.purged += self.purge_units(ground, (after - self.growth.peak).min(allowed));
+    }
+
+    /// Tells the threads if the page heap is larger now than it ever was.
+    pub(super) fn note_growth(&mut self, ground: Ground) {
+        let resident = self.own().resident;
+        let Growth { peak, told, .. } = &mut self.growth;
+        if resident <= *peak {
+            return;
+        }
+        *peak = resident;
+        if resident >= *told + (*told / TOLD_SHARE).max(TOLD_MIN) {
+            *told = resident;
             // Relaxed: a hint; the next slow path sees it.
             ground.shared.growths.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Purges `most` units or what is dirty, the oldest first; how many the system took.
-    fn purge_units(&mut self, most: usize, ground: Ground) -> usize {
+    /// Purges `most` units, or all that is dirty, the oldest first; how many the system took.
+    fn purge_units(&mut self, ground: Ground, most: usize) -> usize {
         let mut purged = 0;
         while purged < most && self.queue.units() > 0 {
             let (done, units) = self.purge_oldest(ground, most - purged);

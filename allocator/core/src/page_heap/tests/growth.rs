@@ -77,3 +77,13 @@ fn threads_are_told_of_each_eighth() {
     }
     assert_eq!(world.growths(), 3);
 }
+
+#[test]
+fn what_could_not_be_had_is_no_growth() {
+    let world = World::new();
+    world.allocate(64, UNIT).expect("memory");
+    assert!(world.allocate(os::window().len() / UNIT, UNIT).is_none());
+    assert_eq!(world.growths(), 1);
+    world.allocate(64, UNIT).expect("memory");
+    assert_eq!(world.growths(), 2);
+}
