@@ -74,6 +74,7 @@ pub(crate) struct PageHeap {
     mixed_units: usize,
     /// Large blocks.
     large_blocks: usize,
+    /// How large it ever was.
     growth: Growth,
     /// What the other page heaps know of this one.
     told: Told,

@@ -1,7 +1,7 @@
 //! What happens before the heap becomes larger than it ever was: memory is measured, and paid for, by its peak. Threads are told, lest the heap
 //! grow by what they keep for later; and dirty runs, which were too short for what is asked for now, go back to the system, the oldest first. That
 //! costs page faults when their addresses are used again: so it is no more than an eighth of the peak in all, which cost as many page faults
-//! itself, and 8 MiB, 2048 page faults in the life of the program.
+//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet.
 
 use super::{Ground, PageHeap};
 use crate::sync::Ordering;
