@@ -80,8 +80,10 @@ impl Ground<'_> {
             marked
         };
         // What is there already saves nothing.
-        let (brought, cheap) =
-            if os::is_resident(start) { (bring(), true) } else { self.shared.huge_pages.judge(bring) };
+        let (brought, cheap) = match os::is_resident(start) {
+            true => (bring(), true),
+            false => self.shared.huge_pages.judge((chunks.end - start) / CHUNK, bring),
+        };
         if brought {
             span.marked_to.set(chunks.end);
         }

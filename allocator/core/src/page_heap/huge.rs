@@ -72,13 +72,16 @@ impl HugePages {
         given
     }
 
-    /// What `make`, which makes a huge page, returns; and whether such pages are still worth their time.
-    pub(super) fn judge<T>(&self, make: impl FnOnce() -> T) -> (T, bool) {
+    /// What `make` returns, which makes the first of `pages` huge pages; and whether such pages are still worth their time. If that one was dear, so will
+    /// be the others.
+    pub(super) fn judge<T>(&self, pages: usize, make: impl FnOnce() -> T) -> (T, bool) {
         let before = os::now_us();
         let made = make();
         let cost = os::now_us().saturating_sub(before) as i64;
+        let gain = SAVED_US.saturating_sub(cost);
+        let gain = if gain < 0 { gain.saturating_mul(pages as i64) } else { gain };
         // Relaxed, here and below: hints.
-        let gain = self.gain_us.load(Ordering::Relaxed).saturating_add(SAVED_US.saturating_sub(cost));
+        let gain = self.gain_us.load(Ordering::Relaxed).saturating_add(gain);
         let worth = gain > -LOSS_MAX_US;
         let gain = if worth { gain.min(GAIN_MAX_US) } else { 0 };
         // Relaxed: as above.
@@ -142,7 +145,7 @@ impl PageHeaps {
             let mark = may_mark(ground.shared);
             // SAFETY: the run is ours alone.
             let make = || unsafe { os::collapse(page.start.get(), CHUNK, mark) };
-            let (made, _) = ground.shared.huge_pages.judge(make);
+            let (made, _) = ground.shared.huge_pages.judge(1, make);
             heap = self.all()[index].lock();
             heap.put_huge_page(ground, page, made);
         }

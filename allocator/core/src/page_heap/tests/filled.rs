@@ -7,7 +7,11 @@ const WITH_CHUNK: usize = 2 * CHUNK / UNIT;
 
 /// A fresh large block as `malloc` hands it out, of whose first chunk `touched` is written to afterwards.
 fn fresh(world: &World, touched: usize) -> &'static Span {
-    let span = world.allocate(WITH_CHUNK, UNIT).expect("memory");
+    fresh_of(world, WITH_CHUNK, touched)
+}
+
+fn fresh_of(world: &World, units: usize, touched: usize) -> &'static Span {
+    let span = world.allocate(units, UNIT).expect("memory");
     assert!(!span.dirty.get());
     world.ground().mark_fresh(span);
     let chunk = span.start.get().next_multiple_of(CHUNK);
@@ -66,6 +70,23 @@ fn where_huge_pages_are_dear_none_are_asked_for_for_a_while() {
     for span in filled.into_iter().chain([dear, next]) {
         world.ground().unmark(span);
         world.free(span);
+    }
+}
+
+#[test]
+fn one_dear_huge_page_stands_for_all_of_its_block() {
+    // 300 us are lost with each.
+    for (chunks, marked) in [(1, true), (8, true), (9, false)] {
+        let world = World::new();
+        let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
+        os::pass_us(1000);
+        let block = fresh_of(&world, (chunks + 1) * CHUNK / UNIT - 1, CHUNK);
+        os::pass_us(0);
+        assert_eq!(block.marked_to.get() > 0, marked, "{chunks}");
+        for span in filled.into_iter().chain([block]) {
+            world.ground().unmark(span);
+            world.free(span);
+        }
     }
 }
 
