@@ -1,7 +1,7 @@
 //! **larson**: a server's connections: random sizes, random lifetimes, threads that come and go.
 //!
-//! *Definition.* P·c slots (c = `slots`), filled by the main thread with blocks of random sizes; each
-//! thread owns c of them. A thread does c·`rounds` times { free a random slot's block; malloc a random
+//! *Definition.* P·c slots (c = `slots`), filled by the main thread with blocks of random sizes, the first two
+//! bytes of each written; each thread owns c of them. A thread does c·`rounds` times { free a random slot's block; malloc a random
 //! size in [`min`, `max`) into it; write the block's first two bytes }, then starts a successor that
 //! inherits the slots, and exits. A chain is `generations` threads long: the total is fixed, c·rounds·
 //! generations for each of the P chains. One operation is one replacement. Each chain's live set is the
@@ -13,7 +13,9 @@
 //!
 //! *Deviations.* The original runs for a given time and counts what it got done; ours does a given
 //! amount of work. The original's main thread shuffles the slots before it starts and replaces four times
-//! as many blocks as there are; ours draws the sizes at random to begin with.
+//! as many blocks as there are; ours draws the sizes at random to begin with. The original's main thread
+//! writes to no block: the first use of its page would be paid before the clock runs where an allocator
+//! links free blocks through themselves, and while it runs where it does not.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +141,7 @@ impl<H: Heap> Chain<H> {
         let (mut heap, mut random) = (H::of(owner), Random::stream(owner.into()));
         let mut slots = Slots::with_capacity(plan.slots)?;
         for _ in 0..plan.slots {
-            slots.push(heap.allocate(plan.size(&mut random))?);
+            slots.push(Self::filled(&mut heap, plan.size(&mut random))?);
         }
         Ok(Self { heap, random, slots })
     }
@@ -151,14 +153,20 @@ impl<H: Heap> Chain<H> {
             let slot = &mut self.slots[self.random.below(plan.slots)];
             // SAFETY: the slots hold live blocks, each once; this one is replaced at once.
             unsafe { self.heap.free(*slot)? };
-            *slot = self.heap.allocate(plan.size(&mut self.random))?;
-            // SAFETY: the block is this chain's alone, and `min` is at least 2.
-            unsafe { self.heap.write(*slot, 0)? };
-            // SAFETY: as above.
-            unsafe { self.heap.write(*slot, 1)? };
+            *slot = Self::filled(&mut self.heap, plan.size(&mut self.random))?;
             done += 1;
         }
         Ok(done)
+    }
+
+    /// A block whose first two bytes are written.
+    fn filled(heap: &mut H, size: usize) -> Result<H::Block, Failure> {
+        let block = heap.allocate(size)?;
+        // SAFETY: the block is the caller's alone, and `min` is at least 2.
+        unsafe { heap.write(block, 0)? };
+        // SAFETY: as above.
+        unsafe { heap.write(block, 1)? };
+        Ok(block)
     }
 }
 
