@@ -148,7 +148,7 @@ impl Allocator {
         };
         let wanted = bin.want_more(class);
         // SAFETY: the magazine is this heap's.
-        let count = arena.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into());
+        let count = arena.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into(), &heap.donor);
         if count == 0 {
             heap.load(class, magazine, 0);
             return ptr::null_mut();
@@ -258,7 +258,7 @@ impl Allocator {
     fn make_outgoing(&self, heap: &Heap, class: Class) -> bool {
         let place = &heap.bins[class].outgoing;
         match NonNull::new(place.get()) {
-            Some(full) if !self.deliver(full) => true,
+            Some(full) if !self.deliver(heap, full) => true,
             _ => {
                 place.set(self.take_spare(heap, class).map_or(ptr::null_mut(), NonNull::as_ptr));
                 !place.get().is_null()
@@ -267,14 +267,16 @@ impl Allocator {
     }
 
     /// Sends the blocks of an outgoing magazine home. `true`: the magazine went with them, `false`: it is empty now.
-    fn deliver(&self, outgoing: NonNull<Magazine>) -> bool {
+    fn deliver(&self, heap: &Heap, outgoing: NonNull<Magazine>) -> bool {
         // SAFETY: the magazine is the caller's.
         let magazine = unsafe { outgoing.as_ref() };
         let mut owners = magazine.blocks().iter().map(|slot| units::arena_in(self.entry(slot.get())));
         let Some(first) = owners.next() else { return false };
+        let owner = self.arena(first);
+        heap.donor.note(owner);
         if owners.all(|owner| owner == first) {
             // SAFETY: the magazine is the caller's, and goes to the inbox for good.
-            let sent = unsafe { self.arena(first).inbox.put(outgoing.as_ptr(), INBOX_BOUND) };
+            let sent = unsafe { owner.inbox.put(outgoing.as_ptr(), INBOX_BOUND) };
             if sent {
                 return true;
             }
@@ -453,10 +455,13 @@ impl Allocator {
 
     /// Takes back a small block without a heap: that of a thread that has none, or one of a starter.
     pub(crate) fn give_back_direct(&self, block: *mut u8, entry: Entry) {
-        let arena = self.arena(units::arena_in(entry));
-        match units::class_in(entry) {
-            MIXED => arena.give_back_mixed(block),
-            _ => arena.give_back_one(self.below(), block),
+        let mut owner = self.arena(units::arena_in(entry));
+        if units::class_in(entry) == MIXED {
+            owner.give_back_mixed(block);
+            return;
+        }
+        while !owner.give_back_one(self.below(), block) {
+            owner = self.arena(units::arena_in(self.entry(block)));
         }
     }
 

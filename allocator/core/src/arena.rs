@@ -1,5 +1,7 @@
 //! Arenas: owners of spans. Each thread's heap has an arena of its own while there are few threads; beyond that, heaps share arenas.
 
+mod adopt;
+
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
@@ -10,8 +12,10 @@ use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Batch, Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
 use crate::statistics::ClassStatistics;
-use crate::sync::{Lock, Ordering, RawLock};
+use crate::sync::{AtomicU32, Guard, Lock, Ordering, RawLock};
 use crate::units::{self, UNIT};
+
+pub(crate) use self::adopt::Donor;
 
 /// An arena. Its spans' blocks are handed out to, and taken back from, magazines of many blocks at a time.
 pub(crate) struct Arena {
@@ -19,6 +23,8 @@ pub(crate) struct Arena {
     pub(crate) index: u16,
     /// Magazines of this arena's blocks that other threads freed.
     pub(crate) inbox: Inbox<Magazine>,
+    /// How often spans were asked for blocks.
+    fills: AtomicU32,
     /// Where its runs come from, and the large blocks of its threads.
     pub(crate) home: Home,
     /// The classes of the starter's blocks.
@@ -103,6 +109,7 @@ impl Arena {
         Self {
             index: 0,
             inbox: Inbox::new(),
+            fills: AtomicU32::new(0),
             home: Home::new(),
             starter: Table::new(),
             spans: Lock::new(spans),
@@ -116,9 +123,10 @@ impl Arena {
 
     /// Fills an empty magazine with up to `wanted` blocks of its class, the lowest address on top; how many it
     /// got. 0: no memory.
-    pub(crate) fn fill(&self, below: Below, magazine: &Magazine, wanted: usize) -> usize {
+    pub(crate) fn fill(&self, below: Below, magazine: &Magazine, wanted: usize, donor: &Donor) -> usize {
         let class = magazine.class();
-        let mut spans = self.spans.lock();
+        let donating = donor.ready();
+        let mut spans = self.lock_to_take();
         let mut room = 0;
         let mut span = spans.with_room[class].first();
         while let Some(listed) = span
@@ -126,6 +134,12 @@ impl Arena {
         {
             room += listed.room();
             span = SpanList::after(listed);
+        }
+        if room == 0
+            && let Some(from) = donating
+        {
+            room = spans.adopt(below, self, class, from, wanted);
+            donor.judge(room > 0);
         }
         if room == 0 {
             match spans.acquire(below, self, class) {
@@ -136,6 +150,15 @@ impl Arena {
         let count = room.min(wanted);
         spans.take(class, magazine.slots(0..count));
         count
+    }
+
+    /// The spans, for a block to be handed out.
+    fn lock_to_take(&self) -> Guard<'_, Spans> {
+        let spans = self.spans.lock();
+        // Relaxed, twice: written under the lock only, and a hint for whoever reads it without.
+        let fills = self.fills.load(Ordering::Relaxed);
+        self.fills.store(fills.wrapping_add(1), Ordering::Relaxed);
+        spans
     }
 
     /// Hands out one block of `class` from the starter; null: there is no room.
@@ -162,7 +185,7 @@ impl Arena {
 
     /// Hands out one block of `class`, for threads that have no heap.
     pub(crate) fn take_one(&self, below: Below, class: Class) -> *mut u8 {
-        let mut spans = self.spans.lock();
+        let mut spans = self.lock_to_take();
         let found = Cell::new(core::ptr::null_mut());
         if spans.with_room[class].first().is_some() || spans.acquire(below, self, class).is_some() {
             spans.take(class, core::slice::from_ref(&found));
@@ -195,14 +218,14 @@ impl Arena {
         others
     }
 
-    /// Takes one block of this arena back, for threads that have no heap.
-    pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) {
+    /// Takes one block back, for threads that have no heap, if it is this arena's.
+    pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) -> bool {
         let mut spans = self.spans.lock();
-        if let Some(span) = self.own_span(below, block) {
-            span.take_back(&[Cell::new(block)]);
-            spans.count_returned(below, size_class::of(span.class()).size as usize);
-            spans.settle(below, span);
-        }
+        let Some(span) = self.own_span(below, block) else { return false };
+        span.take_back(&[Cell::new(block)]);
+        spans.count_returned(below, size_class::of(span.class()).size as usize);
+        spans.settle(below, span);
+        true
     }
 
     /// The span of a live small block, if this arena owns it.
@@ -346,14 +369,10 @@ impl Spans {
         let densely = info.is_busy(owned) && self.watched.is_dense(below.ground, class, info);
         let wanted = Wanted { least: info.units.into(), most: info.next_units(owned), densely };
         self.purge_before_growing(wanted.most);
-        let owned = &mut self.owned[class];
         let span = below.pages.allocate_small(below.ground, &arena.home, wanted)?;
         self.watched.watch(class, info, span);
         span.cut(class);
-        self.room += span.blocks() * info.size as usize;
-        owned.spans += 1;
-        owned.units += span.units.get() as u32;
-        owned.blocks += span.blocks() as u32;
+        self.own(class, span);
         let entry = units::entry_of(class, arena.index);
         // More units than asked for where the page heap could not split the run.
         below.ground.units.set_all(
@@ -411,11 +430,7 @@ impl Spans {
 
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
-        self.room -= span.blocks() * size_class::of(class).size as usize;
-        let owned = &mut self.owned[class];
-        owned.spans -= 1;
-        owned.units -= span.units.get() as u32;
-        owned.blocks -= span.blocks() as u32;
+        self.disown(class, span);
         self.free(below, span);
     }
 

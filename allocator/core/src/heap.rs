@@ -14,7 +14,7 @@
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Donor};
 use crate::claim::Claim;
 use crate::large_cache::LargeCache;
 use crate::magazine::{Magazine, Slot, Stack};
@@ -51,6 +51,8 @@ pub struct Heap {
     pub(crate) trimmed_ms: Cell<u64>,
     /// The heap's growths when this thread last gave back what it keeps.
     pub(crate) growths: Cell<u32>,
+    /// From where the arena may adopt spans.
+    pub(crate) donor: Donor,
     /// Empty magazines.
     pub(crate) spares: Stack,
     /// Large blocks that this thread freed last.
@@ -141,6 +143,7 @@ impl Heap {
             next: Cell::new(ptr::null()),
             trimmed_ms: Cell::new(0),
             growths: Cell::new(0),
+            donor: Donor::new(),
             spares: Stack::new(),
             large: LargeCache::new(),
             bins: [const {

@@ -72,7 +72,6 @@ impl RawLock {
     }
 
     /// Whether the lock was free; then the calling thread holds it.
-    #[cfg_attr(loom, expect(dead_code, reason = "nothing that is modelled tries"))]
     pub(crate) fn try_acquire(&self) -> bool {
         // Acquire, Relaxed: as in `acquire`.
         self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -206,12 +206,12 @@ pub(crate) struct ChunkInfo {
     page_heap: AtomicU8,
 }
 
-static NO_ENTRY: Entry = 0;
+static NO_ENTRY: AtomicU32 = AtomicU32::new(0);
 static NO_CHUNK: usize = 0;
 
 /// The unit map and the chunk table.
 pub(crate) struct Units {
-    entries: FlatTable<Entry, UNIT_SHIFT, { island_words(size_of::<Entry>(), UNIT_SHIFT) }>,
+    entries: FlatTable<AtomicU32, UNIT_SHIFT, { island_words(size_of::<Entry>(), UNIT_SHIFT) }>,
     chunks: FlatTable<AtomicPtr<ChunkInfo>, CHUNK_SHIFT, { island_words(size_of::<usize>(), CHUNK_SHIFT) }>,
 }
 
@@ -233,10 +233,11 @@ impl Units {
         if cfg!(any(test, miri)) && !os::window().contains(&address) {
             return 0;
         }
-        // SAFETY: the caller's contract and `FlatTable::at`. Not atomic: an entry changes only while no block of its
-        // unit is live, and whoever holds a block got it after the entry was written, so no read races with a
-        // write. (An atomic load would cost a second zero-extension.)
-        unsafe { *self.entries.at(address) }
+        // SAFETY: the caller's contract and `FlatTable::at`.
+        let entry = unsafe { &*self.entries.at(address) };
+        // Relaxed: whoever holds a block of the unit got it after its class was written. The owner may change meanwhile; who acts on it looks
+        // again under the owner's lock.
+        entry.load(Ordering::Relaxed)
     }
 
     /// The span that holds `address`, which is a live small block, or the first byte of a large one; `None` for
@@ -340,10 +341,20 @@ impl Units {
         for unit in 0..units {
             let address = start + unit * UNIT;
             self.set_span(address, span);
-            // SAFETY: `register` made room for the address; no block of the unit is live, so nobody reads it. Blocks
-            // are handed out later by this thread, or by one that takes a lock after it.
-            unsafe { *self.entries.at(address).cast_mut() = entry };
+            self.set_entry(address, entry);
         }
+    }
+
+    /// Writes the entries of a span whose blocks may be live: only the owner may change, under the locks of both.
+    pub(crate) fn set_entries(&self, span: &Span, entry: Entry) {
+        (0..span.units.get()).for_each(|unit| self.set_entry(span.start.get() + unit * UNIT, entry));
+    }
+
+    fn set_entry(&self, address: usize, entry: Entry) {
+        // SAFETY: `register` made room for the address.
+        let slot = unsafe { &*self.entries.at(address) };
+        // Relaxed: blocks are handed out later by this thread, or by one that takes a lock after it; for live ones see `entry`.
+        slot.store(entry, Ordering::Relaxed);
     }
 
     fn set_span(&self, address: usize, span: *mut Span) {

@@ -1,7 +1,7 @@
 //! Every interleaving of the protocols that cross threads, as far as `loom` can enumerate them. Run with
 //! `cargo xtask loom`.
 //!
-//! The lock, the inbox and the claim on a heap are all there is: magazines, spans and the page heap are reached by
+//! The lock, the inbox, the claim on a heap and the owner of a span are all there is: magazines, spans and the page heap are reached by
 //! one thread at a time, which holds the lock, is inside the heap, or took the magazine out of an inbox.
 #![cfg(loom)]
 
@@ -14,6 +14,7 @@ mod sync;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use claim::Claim;
@@ -226,5 +227,89 @@ fn a_heap_is_touched_by_its_thread_or_by_who_claimed_it() {
         owner.join().expect("no panic");
         // SAFETY: the owner has ended.
         assert_eq!(heap.count.with(|count| unsafe { *count }), 2 + usize::from(taken));
+    });
+}
+
+/// Two arenas and a span, which is the first one's to begin with.
+struct Arenas {
+    locks: [RawLock; 2],
+    /// Whose the span is, as the unit map says.
+    owner: AtomicUsize,
+    /// What came back to the span. Guarded by its owner's lock.
+    returned: UnsafeCell<usize>,
+}
+
+// SAFETY: reached by the holder of the owner's lock only; `loom` checks that.
+unsafe impl Sync for Arenas {}
+
+impl Arenas {
+    /// As `Arena::give_back` and who calls it: the owner is read, and looked at again under its lock.
+    fn give_back(&self) {
+        loop {
+            // Relaxed, twice: as for entries of the unit map.
+            let owner = self.owner.load(Ordering::Relaxed);
+            self.locks[owner].acquire();
+            // Relaxed: as above.
+            let is_owner = self.owner.load(Ordering::Relaxed) == owner;
+            if is_owner {
+                // SAFETY: the owner's lock is held.
+                self.returned.with_mut(|returned| unsafe { *returned += 1 });
+            }
+            self.locks[owner].release();
+            if is_owner {
+                return;
+            }
+        }
+    }
+
+    /// As `Spans::adopt`: an arena takes the span over if the other one's lock is free.
+    fn adopt(&self, arena: usize) {
+        self.locks[arena].acquire();
+        let other = 1 - arena;
+        if self.locks[other].try_acquire() {
+            // Relaxed, twice: as for entries of the unit map.
+            if self.owner.load(Ordering::Relaxed) == other {
+                // SAFETY: the owner's lock is held.
+                self.returned.with_mut(|returned| unsafe { *returned += 10 });
+                // Relaxed: as above.
+                self.owner.store(arena, Ordering::Relaxed);
+            }
+            self.locks[other].release();
+        }
+        self.locks[arena].release();
+    }
+}
+
+#[test]
+fn what_comes_back_to_a_span_reaches_whoever_owns_it_by_then() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let arenas = Arc::new(Arenas {
+            locks: [RawLock::new(), RawLock::new()],
+            owner: AtomicUsize::new(0),
+            returned: UnsafeCell::new(0),
+        });
+        let adopter = {
+            let arenas = arenas.clone();
+            thread::spawn(move || arenas.adopt(1))
+        };
+        let giver = {
+            let arenas = arenas.clone();
+            thread::spawn(move || arenas.give_back())
+        };
+        // The first arena would have it back.
+        arenas.adopt(0);
+        for other in [adopter, giver] {
+            other.join().expect("no panic");
+        }
+        // Relaxed: all others have ended.
+        let owner = arenas.owner.load(Ordering::Relaxed);
+        arenas.locks[owner].acquire();
+        // SAFETY: the owner's lock is held.
+        let returned = arenas.returned.with(|returned| unsafe { *returned });
+        arenas.locks[owner].release();
+        assert_eq!(returned % 10, 1);
+        assert!(returned / 10 <= 2);
     });
 }

@@ -124,6 +124,38 @@ fn threads_free_what_others_allocated() {
 }
 
 #[test]
+fn threads_replace_what_one_has_loaded() {
+    const THREADS: usize = 4;
+    const LOADED: usize = 40_000;
+    for round in rounds() {
+        let mut state = round + 1;
+        let mut shares: Vec<Vec<Vec<u8>>> = (0..THREADS).map(|_| Vec::new()).collect();
+        // Neighbours in memory go to different threads; sizes of classes that do not fill lines.
+        for index in 0..LOADED {
+            let size = 65 + random(&mut state) % 60;
+            shares[index % THREADS].push(vec![size as u8; size]);
+        }
+        let workers: Vec<_> = (1..)
+            .zip(shares)
+            .map(|(worker, mut share)| {
+                thread::spawn(move || {
+                    let mut state = round * 100 + worker;
+                    for _ in 0..2 * share.len() {
+                        let index = random(&mut state) % share.len();
+                        let size = 65 + random(&mut state) % 60;
+                        check(&std::mem::replace(&mut share[index], vec![size as u8; size]));
+                    }
+                    share
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().expect("no panic").iter().for_each(|block| check(block));
+        }
+    }
+}
+
+#[test]
 fn ordinary_collections_work() {
     let mut map = HashMap::new();
     let mut tree = BTreeMap::new();

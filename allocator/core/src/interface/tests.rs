@@ -1,5 +1,6 @@
 //! The whole allocator on the simulated system: random programs whose blocks must not overlap nor lose their content.
 
+mod adopting;
 #[cfg(not(miri))]
 mod faults;
 #[cfg(not(miri))]
