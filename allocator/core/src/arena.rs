@@ -434,6 +434,24 @@ impl Spans {
         self.free(below, span);
     }
 
+    /// Counts a span of `class` that is the arena's from now on.
+    fn own(&mut self, class: Class, span: &Span) {
+        self.room += span.room() * size_class::of(class).size as usize;
+        let owned = &mut self.owned[class];
+        owned.spans += 1;
+        owned.units += span.units.get() as u32;
+        owned.blocks += span.blocks() as u32;
+    }
+
+    /// Counts a span of `class` that is the arena's no more.
+    fn disown(&mut self, class: Class, span: &Span) {
+        self.room -= span.room() * size_class::of(class).size as usize;
+        let owned = &mut self.owned[class];
+        owned.spans -= 1;
+        owned.units -= span.units.get() as u32;
+        owned.blocks -= span.blocks() as u32;
+    }
+
     fn free(&mut self, below: Below, span: &'static Span) {
         below.ground.units.set_all(span.start.get(), span.units.get(), core::ptr::null_mut(), 0);
         below.pages.free(below.ground, span);

@@ -9,8 +9,8 @@ use core::cell::Cell;
 use core::ptr;
 
 use super::{Arena, Below, Spans};
-use crate::size_class::{self, Class};
-use crate::span::{Span, SpanList};
+use crate::size_class::Class;
+use crate::span::SpanList;
 use crate::sync::Ordering;
 use crate::units;
 
@@ -105,23 +105,5 @@ impl Spans {
             }
         }
         room
-    }
-
-    /// Counts a span of `class` that is the arena's from now on.
-    pub(super) fn own(&mut self, class: Class, span: &Span) {
-        self.room += span.room() * size_class::of(class).size as usize;
-        let owned = &mut self.owned[class];
-        owned.spans += 1;
-        owned.units += span.units.get() as u32;
-        owned.blocks += span.blocks() as u32;
-    }
-
-    /// Counts a span of `class` that is the arena's no more.
-    pub(super) fn disown(&mut self, class: Class, span: &Span) {
-        self.room -= span.room() * size_class::of(class).size as usize;
-        let owned = &mut self.owned[class];
-        owned.spans -= 1;
-        owned.units -= span.units.get() as u32;
-        owned.blocks -= span.blocks() as u32;
     }
 }
