@@ -175,7 +175,7 @@ pub const COMMON: &[Item] = &[
         .work(&[("rounds", 60.0)])
         .quick(&[("objects", 4000.0), ("rounds", 1.0)]),
     item("large-block", "large-block", &[]).work(&[("iterations", 8000.0)]).quick(&[("iterations", 1000.0)]),
-    item("larson", "larson", &[]).work(&[("rounds", 5.0)]).quick(&[("rounds", 2.0)]),
+    item("larson", "larson", &[]).work(&[("rounds", 40.0)]).quick(&[("rounds", 2.0)]),
 ];
 
 /// What a default run measures: that, and the field's best-known programs.
@@ -189,36 +189,38 @@ const DEFAULTS: &[Item] = &[
     COMMON[6],
     item("shbench", "shbench", &[]).work(&[("repeats", 300.0)]),
     item("producer-consumer", "producer-consumer", &[]).work(&[("loops", 400.0)]),
-    item("xmalloc", "xmalloc", &[]).work(&[("batches", 100.0)]),
+    item("xmalloc", "xmalloc", &[]).work(&[("batches", 500.0)]),
     item("mstress", "mstress", &[]).work(&[("waves", 10.0)]),
     item("cache-scratch", "cache-scratch", &[]).work(&[("writes", 50_000.0)]),
     item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 5000.0)]),
     item("size-curve", "size-curve", &[]).work(&[("replacements", 2_000_000.0)]),
 ];
 
-/// Blocks of up to 32 KiB in every pattern: in pairs, in bursts, replaced at random, across threads.
+/// Blocks of up to 32 KiB in every pattern: in pairs, in bursts, replaced at random, across threads. Long enough that the first use of memory, which
+/// takes 10 ms and more, is a small part.
 const SMALL_BLOCKS: &[Item] = &[
-    item("pair-16", "malloc-test", &[("size", 16.0)]).work(&[("iterations", 5_000_000.0)]),
-    item("pair-512", "malloc-test", &[("size", 512.0)]).work(&[("iterations", 5_000_000.0)]),
-    item("pair-8192", "malloc-test", &[("size", 8192.0)]).work(&[("iterations", 5_000_000.0)]),
+    item("pair-16", "malloc-test", &[("size", 16.0)]).work(&[("iterations", 20_000_000.0)]),
+    item("pair-512", "malloc-test", &[("size", 512.0)]).work(&[("iterations", 20_000_000.0)]),
+    item("pair-8192", "malloc-test", &[("size", 8192.0)]).work(&[("iterations", 20_000_000.0)]),
     item("burst-10-thousand", "threadtest", &[("size", 64.0), ("objects", 10_000.0)])
-        .work(&[("rounds", 300.0)]),
-    item("burst-million", "threadtest", &[("size", 64.0), ("objects", 1_000_000.0)]).work(&[("rounds", 3.0)]),
+        .work(&[("rounds", 2000.0)]),
+    item("burst-million", "threadtest", &[("size", 64.0), ("objects", 1_000_000.0)])
+        .work(&[("rounds", 10.0)]),
     item("churn-10-thousand", "larson", &[("slots", 10_000.0), ("generations", 1.0)])
-        .work(&[("rounds", 200.0)]),
+        .work(&[("rounds", 1000.0)]),
     item("churn-million", "larson", &[("slots", 1_000_000.0), ("generations", 1.0)]).work(&[("rounds", 2.0)]),
-    item("xthread-16", "xmalloc", &[("size", 16.0)]).work(&[("batches", 300.0)]).threads(&[1]),
-    item("xthread-64", "xmalloc", &[("size", 64.0)]).work(&[("batches", 300.0)]).threads(&[1]),
-    item("xthread-512", "xmalloc", &[("size", 512.0)]).work(&[("batches", 300.0)]).threads(&[1]),
-    item("xthread-4096", "xmalloc", &[("size", 4096.0)]).work(&[("batches", 50.0)]).threads(&[1]),
+    item("xthread-16", "xmalloc", &[("size", 16.0)]).work(&[("batches", 2000.0)]).threads(&[1]),
+    item("xthread-64", "xmalloc", &[("size", 64.0)]).work(&[("batches", 2000.0)]).threads(&[1]),
+    item("xthread-512", "xmalloc", &[("size", 512.0)]).work(&[("batches", 1000.0)]).threads(&[1]),
+    item("xthread-4096", "xmalloc", &[("size", 4096.0)]).work(&[("batches", 150.0)]).threads(&[1]),
     COMMON[3],
     COMMON[4],
     COMMON[6],
-    item("shbench-small", "shbench", &[("min", 1.0), ("max", 64.0)]).work(&[("repeats", 300.0)]),
-    item("shbench-medium", "shbench", &[("min", 1024.0), ("max", 8192.0)]).work(&[("repeats", 300.0)]),
-    DEFAULTS[8],
-    DEFAULTS[9],
-    DEFAULTS[10],
+    item("shbench-small", "shbench", &[("min", 1.0), ("max", 64.0)]).work(&[("repeats", 1500.0)]),
+    item("shbench-medium", "shbench", &[("min", 1024.0), ("max", 8192.0)]).work(&[("repeats", 1500.0)]),
+    item("producer-consumer", "producer-consumer", &[]).work(&[("loops", 2000.0)]),
+    item("xmalloc", "xmalloc", &[]).work(&[("batches", 1000.0)]),
+    item("mstress", "mstress", &[]).work(&[("waves", 50.0)]),
     DEFAULTS[11],
     item("cache-thrash", "cache-thrash", &[]).work(&[("writes", 50_000.0)]),
 ];
