@@ -162,7 +162,10 @@ impl PageHeap {
         let tail = if span.units.get() > units { self.split(ground, span, units) } else { None };
         span.usage.set(usage);
         match usage {
-            Use::Small => self.small_units += span.units.get(),
+            Use::Small => {
+                self.small_units += span.units.get();
+                self.growth.allow_for(span.units.get());
+            }
             Use::Mixed => self.mixed_units += span.units.get(),
             _ => self.large_blocks += 1,
         }
@@ -196,6 +199,7 @@ impl PageHeap {
         if wanted == run.units
             && let Some(combined) = self.combine(ground, wanted)
         {
+            self.before_growing(ground, 0);
             return Some((combined, Place::NEWEST));
         }
         if source == Source::Any {

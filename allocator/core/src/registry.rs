@@ -6,6 +6,7 @@ use crate::allocator::Allocator;
 use crate::arena::Arena;
 use crate::heap::Heap;
 use crate::meta::Spares;
+use crate::size_class::{self, CLASSES, Class};
 use crate::sync::{self, Ordering};
 use crate::units::ARENAS;
 
@@ -13,6 +14,8 @@ use crate::units::ARENAS;
 const COMMON: u16 = 1;
 /// Heaps of threads that ended that are kept as they are, for the next threads.
 const WARM: usize = 8;
+/// Bytes of blocks that a heap that no thread uses keeps no more of than a loaded magazine: they are few of its blocks, and most of its bytes.
+const LONG: u32 = 1024;
 
 /// Who uses which arena.
 pub(crate) struct Registry {
@@ -121,13 +124,15 @@ impl Allocator {
         Some(heap)
     }
 
-    /// Takes a heap back. It stays warm for a while: a thread that begins soon gets it with its magazines. Of many such heaps the
-    /// longest unused is emptied.
+    /// Takes a heap back. It stays warm for a while: a thread that begins soon gets it with its magazines, but for full ones of longer
+    /// blocks, which may never be asked for again. Of many such heaps the longest unused is emptied.
     ///
     /// # Safety
     /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
     pub unsafe fn detach(&self, heap: &'static Heap) {
         heap.claim.enter();
+        let is_long = |class: &Class| size_class::of(*class).size >= LONG;
+        (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class));
         heap.large.empty(|span| self.free_run(span));
         heap.claim.leave();
         let coldest = {

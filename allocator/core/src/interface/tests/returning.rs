@@ -80,6 +80,25 @@ fn before_the_program_grows_its_threads_give_back_what_they_keep() {
 }
 
 #[test]
+fn a_heap_that_no_thread_uses_keeps_no_more_than_a_magazine_of_longer_blocks() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let block = |size| Filled::new(allocator.allocate(heap, size), size, 7);
+    let blocks: Vec<_> = (0..800).map(|index| block([512, 4096][index % 2])).collect();
+    blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    let cached = || {
+        let statistics = allocator.statistics();
+        [512, 4096]
+            .map(|size| statistics.classes.iter().find(|class| class.size == size).expect("a class").cached)
+    };
+    assert!(cached().iter().all(|&blocks| blocks > 8), "{:?}", cached());
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+    let [near, far] = cached();
+    assert!(near > 8 && far == 0, "{near} and {far}");
+}
+
+#[test]
 fn free_memory_stays_up_to_a_set_trim_threshold() {
     let allocator = allocator();
     let inert = Heap::inert();

@@ -31,6 +31,36 @@ fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
 }
 
 #[test]
+fn what_was_handed_out_for_small_blocks_allows_for_a_sixteenth_more() {
+    let dirty_after = |handed: usize| {
+        let world = World::new();
+        for _ in 0..handed {
+            world.free(world.allocate_for(Wanted { least: 1, most: 1, densely: false }));
+        }
+        let (short, wall) =
+            (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+        world.free(short);
+        let longer = world.allocate(95, UNIT).expect("memory");
+        let dirty = world.heap().dirty_bytes();
+        [wall, longer].into_iter().for_each(|run| world.free(run));
+        dirty
+    };
+    assert_eq!(dirty_after(1) - dirty_after(320), 20 * UNIT);
+}
+
+#[test]
+fn a_dirty_run_made_longer_is_growth_too() {
+    let world = World::new();
+    let [elsewhere, wall, front] = [40, 1, 40].map(|units| world.allocate(units, UNIT).expect("memory"));
+    [elsewhere, front].into_iter().for_each(|run| world.free(run));
+    // 81 units are the peak. 40 dirty ones and 20 clean ones behind them: 101; 12 are an eighth of that.
+    let longer = world.allocate(60, UNIT).expect("memory");
+    assert!(longer.dirty.get());
+    assert_eq!(world.heap().dirty_bytes(), 28 * UNIT);
+    [wall, longer].into_iter().for_each(|run| world.free(run));
+}
+
+#[test]
 fn no_more_than_8_mib_go_back_so() {
     let world = World::new();
     let units = CHUNK / UNIT / 4;
