@@ -1,4 +1,6 @@
 //! A bounded queue between workers: who finds it full or empty waits.
+//!
+//! Nothing is taken out before it was full, or all is in: so the most elements that ever waited do not depend on who ran when.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,6 +18,7 @@ struct State<T> {
     elements: VecDeque<T>,
     writers: usize,
     broken: bool,
+    /// The most elements that ever waited.
     most: usize,
 }
 
@@ -46,7 +49,8 @@ impl<T> Queue<T> {
 
     /// Takes the oldest element when there is one. None: all writers are done, or it was broken off.
     pub fn pop(&self) -> Option<T> {
-        let idle = |state: &mut State<T>| state.elements.is_empty() && state.writers > 0 && !state.broken;
+        let unready = |state: &State<T>| state.elements.is_empty() || state.most < self.capacity;
+        let idle = |state: &mut State<T>| unready(state) && state.writers > 0 && !state.broken;
         let mut state = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         if state.broken {
             return None;
@@ -88,7 +92,20 @@ mod tests {
             });
             assert_eq!(std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
         });
-        assert!((1..=3).contains(&queue.most()));
+        assert_eq!(queue.most(), 3);
+    }
+
+    #[test]
+    fn fewer_elements_than_there_is_room_for_arrive_too() {
+        let queue = Queue::new(3, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                queue.push(1).expect("not broken");
+                queue.writer_done();
+            });
+            assert_eq!((queue.pop(), queue.pop()), (Some(1), None));
+        });
+        assert_eq!(queue.most(), 1);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! *Definition.* With `--threads W`, W producers and W consumers: twice as many threads as the number
 //! says, which is xmalloc-test's `-w`. Each producer does `batches` times { allocate 4096 blocks of
 //! `size` bytes, write all of each, and put them as one batch into a bounded queue }; the consumers take
-//! batches out, free the blocks and the batch, until the producers are done and the queue is empty. One
-//! operation is one block freed; a consumer that finds the queue empty waits, and that counts for nothing.
+//! batches out as soon as the queue was full once, free the blocks and the batch, until the producers are done
+//! and the queue is empty. One operation is one block freed; a consumer that finds the queue empty waits, and
+//! that counts for nothing.
 //!
 //! *Source.* xmalloc-test by Lever & Boreham and Eder, as changed by Kuszmaul for SuperMalloc and run by
 //! mimalloc-bench (`-w N -s 64 -t 5`, N being the number of CPUs): blocks that cross threads in one
@@ -13,7 +14,8 @@
 //! *Deviations.* The original runs for a given time; ours does a given amount of work. It counts a batch for
 //! a consumer that finds none when the time is up, ours counts blocks. Its consumers take the newest
 //! batch of at most 100 that wait, ours the oldest of at most `capacity`; it writes at most 128 bytes of a
-//! block.
+//! block. Its consumers begin at once: then how many bytes are live at the peak depends on who runs when,
+//! and what memory a run needs says little of the allocator.
 
 use std::collections::BTreeMap;
 
