@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 
-use crate::arena::{Arena, Below};
+use crate::arena::{Arena, Below, Lenders};
 use crate::depot::Depot;
 use crate::heap::Heap;
 use crate::magazine::{Batches, Magazine, Stack};
@@ -21,19 +21,13 @@ const INBOX_BOUND: u32 = 32;
 /// A heap keeps an empty magazine for each of this many bytes that its private depot may hold.
 const BYTES_PER_SPARE: usize = 32 << 10;
 /// Empty magazines that are given away, or taken, at once.
-const SPARES_AT_ONCE: u32 = 8;
-/// Empty magazines that a heap still has after a trim.
-const SPARES_TRIMMED: u32 = 8;
+pub(crate) const SPARES_AT_ONCE: u32 = 8;
 /// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
 const DEPOT_MAX: usize = 8 << 20;
 const DEPOT_MIN: usize = 64 << 10;
 const DEPOT_SUM: usize = 64 << 20;
 /// Slow paths between two looks at the clock.
 const EVENTS_PER_LOOK: u32 = 64;
-/// Milliseconds between two trims of a private depot.
-const TRIM_MS: u64 = 500;
-/// Calls into the system for holes at a trim where no helper thread looks for them, as a `Batch` counts them: a quarter of a millisecond.
-const HOLES_ALONE: usize = 128;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
@@ -43,6 +37,7 @@ pub struct Allocator {
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
     pub(crate) depots: [Depot; CLASS_SLOTS],
+    lenders: Lenders,
     pub(crate) pages: PageHeaps,
     /// Of whoever has no arena.
     home: Home,
@@ -63,6 +58,7 @@ impl Allocator {
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
             depots: [const { Depot::new() }; CLASS_SLOTS],
+            lenders: Lenders::new(),
             pages: PageHeaps::new(),
             home: Home::new(),
             spares: Lock::new(Batches::new()),
@@ -87,7 +83,7 @@ impl Allocator {
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
-        Below { ground: self.ground(), pages: &self.pages }
+        Below { ground: self.ground(), pages: &self.pages, lenders: &self.lenders }
     }
 
     /// The arena with this index, which some entry of the unit map names.
@@ -240,7 +236,7 @@ impl Allocator {
 
     /// Gives a magazine of `class` with blocks away: to the shared depot, or its blocks back to their arenas.
     #[inline(never)]
-    fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
+    pub(crate) fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
@@ -286,7 +282,7 @@ impl Allocator {
     }
 
     /// Gives a magazine's blocks back to the spans of their arenas.
-    fn give_back_all(&self, magazine: &Magazine) {
+    pub(crate) fn give_back_all(&self, magazine: &Magazine) {
         let mut left = usize::from(magazine.count.replace(0));
         while left > 0 {
             let owner = units::arena_in(self.entry(magazine.slot(0).get()));
@@ -311,126 +307,11 @@ impl Allocator {
         }
     }
 
-    /// Gives all of an inbox's blocks back to the spans.
-    pub(crate) fn flush_linked(&self, first: *mut Magazine) {
-        let (arrived, emptied) = (Stack::from_linked(first), Stack::new());
-        while let Some(magazine) = arrived.pop() {
-            // SAFETY: records in an inbox are live, and were taken out by the caller.
-            self.give_back_all(unsafe { magazine.as_ref() });
-            emptied.push(magazine);
-        }
-        if emptied.len() > 0 {
-            self.spares.lock().put(&emptied);
-        }
-    }
-
-    /// Gives everything that a heap holds back. The heap is as good as new afterwards.
-    pub(crate) fn flush(&self, heap: &Heap) {
-        for class in 1..=CLASSES {
-            let bin = &heap.bins[class];
-            let loaded = heap.loaded(class);
-            let kept = [loaded, NonNull::new(bin.previous.get()), NonNull::new(bin.outgoing.get())];
-            heap.unload(class);
-            for magazine in kept.into_iter().flatten() {
-                // SAFETY: the magazines are this heap's.
-                self.give_back_all(unsafe { magazine.as_ref() });
-                self.put_spare(heap, magazine);
-            }
-            while let Some(magazine) = heap.fetch(class) {
-                self.shed(heap, class, magazine);
-            }
-        }
-        self.trim_spares(heap, 0);
-        heap.large.empty(|span| self.free_run(span));
-    }
-
-    /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
-    pub(crate) fn flush_depot(&self, heap: &Heap, class: Class) {
-        // SAFETY: a heap's magazines are live.
-        if let Some(previous) = unsafe { heap.bins[class].previous.get().as_ref() } {
-            self.give_back_all(previous);
-        }
-        while let Some(magazine) = heap.fetch(class) {
-            // SAFETY: as above.
-            self.give_back_all(unsafe { magazine.as_ref() });
-            self.put_spare(heap, magazine);
-        }
-    }
-
-    /// Gives back the blocks in the shared depots.
-    pub(crate) fn empty_depots(&self) {
-        for (class, depot) in self.depots.iter().enumerate() {
-            while let Some(magazine) = depot.take(class).into_linked() {
-                self.flush_linked(magazine.as_ptr());
-            }
-        }
-    }
-
-    /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
-    /// memory to the system: the last resort before 'no memory'. Whether anything went back to the system.
-    #[cold]
-    pub(crate) fn reclaim(&self, heap: &Heap) -> bool {
-        // An inert heap holds nothing, and is shared.
-        if heap.arena().is_some() {
-            self.flush(heap);
-        }
-        self.retire_warm();
-        self.empty_depots();
-        for arena in self.existing_arenas() {
-            arena.release_empty(self.below());
-        }
-        self.pages.purge_all(self.ground())
-    }
-
     /// Now and then, trims the private depot by what it could have done without.
     #[inline]
     pub(crate) fn look_at_clock(&self, heap: &Heap) {
         if heap.count_event().is_multiple_of(EVENTS_PER_LOOK) {
             self.trim_by_clock(heap);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn trim_by_clock(&self, heap: &Heap) {
-        let now = os::now_ms();
-        if now.wrapping_sub(heap.trimmed_ms.get()) < TRIM_MS {
-            return;
-        }
-        heap.trimmed_ms.set(now);
-        for class in 1..=CLASSES {
-            let bin = &heap.bins[class];
-            for _ in 0..bin.low.get() {
-                if let Some(magazine) = heap.fetch(class) {
-                    self.shed(heap, class, magazine);
-                }
-            }
-            bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
-            bin.low.set(bin.full.len() as u16);
-            bin.missed.set(bin.missed.get() / 2);
-            bin.want_less();
-        }
-        if let Some(arena) = heap.arena()
-            // Relaxed: a hint.
-            && self.shared.tended.load(Ordering::Relaxed) == 0
-        {
-            arena.purge_holes(HOLES_ALONE);
-        }
-        self.trim_spares(heap, SPARES_TRIMMED);
-        heap.large.trim(|span| self.free_run(span));
-    }
-
-    /// Gives empty magazines away until the heap keeps no more than `kept`.
-    pub(crate) fn trim_spares(&self, heap: &Heap, kept: u32) {
-        while heap.spares.len() > kept {
-            let batch = Stack::new();
-            while heap.spares.len() > kept
-                && batch.len() < SPARES_AT_ONCE
-                && let Some(magazine) = heap.spares.pop()
-            {
-                batch.push(magazine);
-            }
-            self.spares.lock().put(&batch);
         }
     }
 
@@ -487,7 +368,7 @@ impl Allocator {
     }
 
     /// Keeps an empty magazine.
-    fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
+    pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
         // Relaxed: as in `share_depots`.
         let bound = (self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32;

@@ -1,6 +1,7 @@
 //! Arenas: owners of spans. Each thread's heap has an arena of its own while there are few threads; beyond that, heaps share arenas.
 
 mod adopt;
+mod lend;
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -16,6 +17,7 @@ use crate::sync::{AtomicU32, Guard, Lock, Ordering, RawLock};
 use crate::units::{self, UNIT};
 
 pub(crate) use self::adopt::Donor;
+pub(crate) use self::lend::Lenders;
 
 /// An arena. Its spans' blocks are handed out to, and taken back from, magazines of many blocks at a time.
 pub(crate) struct Arena {
@@ -78,6 +80,7 @@ unsafe impl Send for Spans {}
 pub(crate) struct Below<'a> {
     pub(crate) ground: Ground<'a>,
     pub(crate) pages: &'a PageHeaps,
+    pub(crate) lenders: &'a Lenders,
 }
 
 impl Arena {
@@ -127,19 +130,18 @@ impl Arena {
         let class = magazine.class();
         let donating = donor.ready();
         let mut spans = self.lock_to_take();
-        let mut room = 0;
-        let mut span = spans.with_room[class].first();
-        while let Some(listed) = span
-            && room < wanted
-        {
-            room += listed.room();
-            span = SpanList::after(listed);
-        }
+        let mut room = spans.room_for(class, wanted);
         if room == 0
             && let Some(from) = donating
         {
             room = spans.adopt(below, self, class, from, wanted);
             donor.judge(room > 0);
+        }
+        if room == 0 && size_class::fills_lines(class) {
+            let borrowed = below.lenders.borrow(self, class, magazine.slots(0..wanted));
+            if borrowed > 0 {
+                return borrowed;
+            }
         }
         if room == 0 {
             match spans.acquire(below, self, class) {
@@ -214,6 +216,9 @@ impl Arena {
                     index += 1;
                 }
             }
+        }
+        if others < count {
+            below.lenders.note(self, magazine.class());
         }
         others
     }

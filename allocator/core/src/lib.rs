@@ -51,6 +51,7 @@ pub mod text;
 #[cfg(not(any(test, miri)))]
 mod thread_local;
 mod thresholds;
+mod trim;
 mod units;
 
 pub use allocator::Allocator;

@@ -1,4 +1,4 @@
-//! Spans that change their owner: one thread loads a program's data, others replace it.
+//! Spans that change their owner, and blocks that are lent: one thread loads a program's data, others replace it.
 
 use super::*;
 use crate::units;
@@ -102,5 +102,76 @@ fn threads_that_replace_each_others_blocks_adopt_spans_at_the_same_time() {
     blocks.into_iter().for_each(|block| block.free(allocator, loader));
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(loader) };
+    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
+}
+
+/// Of a class that fills lines.
+const FILLING: usize = 4096;
+
+#[test]
+fn an_arena_borrows_what_another_has_room_for_before_it_grows() {
+    let allocator = allocator();
+    let (first, second) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
+    let load = |heap, size| -> Vec<_> {
+        (0..1000).map(|index| Filled::new(allocator.allocate(heap, size), size, index as u8)).collect()
+    };
+    let free = |heap, blocks: Vec<Filled>| blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    for (size, lent) in [(FILLING, true), (SIZE, false)] {
+        let own = load(second, size);
+        // One of eight stays, lest spans become empty.
+        let (kept, freed): (Vec<_>, Vec<_>) =
+            (0..).zip(load(first, size)).partition(|(index, _)| index % 8 == 0);
+        free(first, freed.into_iter().map(|(_, block)| block).collect());
+        let before = allocator.pages.statistics().active;
+        // The first thread's are room of its arena but for what it keeps: it is not asked for them.
+        let more = load(second, size);
+        let grown = allocator.pages.statistics().active - before;
+        let bytes = 1000 * size;
+        assert_eq!(grown < bytes / 4, lent, "{grown} bytes more for {bytes} of {size} each");
+        assert_eq!(owned(allocator, first, &more) > 500, lent);
+        free(first, kept.into_iter().map(|(_, block)| block).collect());
+        [own, more].into_iter().for_each(|blocks| free(second, blocks));
+    }
+    // SAFETY: the heaps are used no more.
+    unsafe {
+        allocator.detach(first);
+        allocator.detach(second);
+    }
+    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
+}
+
+#[test]
+fn threads_lend_to_each_other_at_the_same_time() {
+    let allocator = allocator();
+    let rounds = if cfg!(miri) { 2 } else { 200 };
+    let exchange = Mutex::new(VecDeque::new());
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let exchange = &exchange;
+            scope.spawn(move || {
+                let heap = allocator.attach().expect("memory");
+                let mut random = Random(seed);
+                for _ in 0..rounds {
+                    let size = [1024, FILLING, 16 << 10][random.below(3)];
+                    let blocks: Vec<_> = (0..40)
+                        .map(|index| Filled::new(allocator.allocate(heap, size), size, index))
+                        .collect();
+                    let others = {
+                        let mut exchange = exchange.lock().expect("not poisoned");
+                        exchange.push_back(blocks);
+                        if exchange.len() > 4 { exchange.pop_front() } else { None }
+                    };
+                    others.into_iter().flatten().for_each(|block: Filled| block.free(allocator, heap));
+                }
+                // SAFETY: the heap is used no more.
+                unsafe { allocator.detach(heap) };
+            });
+        }
+    });
+    let heap = allocator.attach().expect("memory");
+    let left = exchange.into_inner().expect("not poisoned");
+    left.into_iter().flatten().for_each(|block| block.free(allocator, heap));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
     assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
 }

@@ -1,0 +1,71 @@
+//! Blocks that an arena hands out for another one. A block of a class that fills lines stays with the thread that frees it, while its span stays with
+//! the arena that owns it: what a thread then gives back is room of an arena from which it takes nothing. So an arena without room borrows from
+//! one to which blocks of the class came back, before it grows.
+//!
+//! Both arenas' locks are held meanwhile, the second only if it is free.
+
+use core::ptr;
+
+use super::{Arena, Spans};
+use crate::magazine::Slot;
+use crate::size_class::{self, CLASS_SLOTS, Class};
+use crate::span::SpanList;
+use crate::sync::{AtomicPtr, Ordering};
+
+/// For each class that fills lines an arena that may have room; null: nobody knows of any. Hints.
+pub(crate) struct Lenders([AtomicPtr<Arena>; CLASS_SLOTS]);
+
+impl Lenders {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicPtr::new(ptr::null_mut()) }; CLASS_SLOTS])
+    }
+
+    /// Blocks of `class` came back to `arena`.
+    pub(super) fn note(&self, arena: &Arena, class: Class) {
+        // Relaxed: nothing is read through it. Not written each time: all threads look at it.
+        if size_class::fills_lines(class) && self.0[class].load(Ordering::Relaxed).is_null() {
+            // Release: pairs with the Acquire in `borrow`.
+            self.0[class].store(ptr::from_ref(arena).cast_mut(), Ordering::Release);
+        }
+    }
+
+    /// Hands out a block of `class` for each of the first of `slots`, from another arena than `own`; how many.
+    pub(super) fn borrow(&self, own: &Arena, class: Class, slots: &[Slot]) -> usize {
+        // Acquire: pairs with the Release in `note`: an arena is whole for whoever finds it.
+        // SAFETY: arenas live for ever.
+        let Some(lender) = (unsafe { self.0[class].load(Ordering::Acquire).as_ref() }) else { return 0 };
+        let lent = match lender.spans.try_lock() {
+            // Its own has no room, or nobody would ask.
+            None if ptr::eq(lender, own) => 0,
+            None => return 0,
+            Some(mut spans) => spans.lend(class, slots),
+        };
+        if lent == 0 {
+            // Relaxed: there is nothing to be seen.
+            self.0[class].store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        lent
+    }
+}
+
+impl Spans {
+    /// Hands out a block of `class` for each of the first of `slots`, if there is room; how many.
+    fn lend(&mut self, class: Class, slots: &[Slot]) -> usize {
+        let count = self.room_for(class, slots.len());
+        self.take(class, &slots[..count]);
+        count
+    }
+
+    /// How many blocks of `class` can be handed out, up to `wanted`.
+    pub(super) fn room_for(&self, class: Class, wanted: usize) -> usize {
+        let mut room = 0;
+        let mut span = self.with_room[class].first();
+        while let Some(listed) = span
+            && room < wanted
+        {
+            room += listed.room();
+            span = SpanList::after(listed);
+        }
+        room.min(wanted)
+    }
+}

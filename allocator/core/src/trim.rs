@@ -1,0 +1,134 @@
+//! What heaps, inboxes and depots keep for later, and how they give it back: when time has passed, when a thread ends, when memory is short.
+
+use core::ptr::NonNull;
+
+use crate::allocator::{Allocator, SPARES_AT_ONCE};
+use crate::heap::Heap;
+use crate::magazine::{Magazine, Stack};
+use crate::os;
+use crate::size_class::{CLASSES, Class};
+use crate::sync::Ordering;
+
+/// Empty magazines that a heap still has after a trim.
+const SPARES_TRIMMED: u32 = 8;
+/// Milliseconds between two trims of a private depot.
+const TRIM_MS: u64 = 500;
+/// Calls into the system for holes at a trim where no helper thread looks for them, as a `Batch` counts them: a quarter of a millisecond.
+const HOLES_ALONE: usize = 128;
+
+impl Allocator {
+    /// Gives all of an inbox's blocks back to the spans.
+    pub(crate) fn flush_linked(&self, first: *mut Magazine) {
+        let (arrived, emptied) = (Stack::from_linked(first), Stack::new());
+        while let Some(magazine) = arrived.pop() {
+            // SAFETY: records in an inbox are live, and were taken out by the caller.
+            self.give_back_all(unsafe { magazine.as_ref() });
+            emptied.push(magazine);
+        }
+        if emptied.len() > 0 {
+            self.spares.lock().put(&emptied);
+        }
+    }
+
+    /// Gives everything that a heap holds back. The heap is as good as new afterwards.
+    pub(crate) fn flush(&self, heap: &Heap) {
+        for class in 1..=CLASSES {
+            let bin = &heap.bins[class];
+            let loaded = heap.loaded(class);
+            let kept = [loaded, NonNull::new(bin.previous.get()), NonNull::new(bin.outgoing.get())];
+            heap.unload(class);
+            for magazine in kept.into_iter().flatten() {
+                // SAFETY: the magazines are this heap's.
+                self.give_back_all(unsafe { magazine.as_ref() });
+                self.put_spare(heap, magazine);
+            }
+            while let Some(magazine) = heap.fetch(class) {
+                self.shed(heap, class, magazine);
+            }
+        }
+        self.trim_spares(heap, 0);
+        heap.large.empty(|span| self.free_run(span));
+    }
+
+    /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
+    pub(crate) fn flush_depot(&self, heap: &Heap, class: Class) {
+        // SAFETY: a heap's magazines are live.
+        if let Some(previous) = unsafe { heap.bins[class].previous.get().as_ref() } {
+            self.give_back_all(previous);
+        }
+        while let Some(magazine) = heap.fetch(class) {
+            // SAFETY: as above.
+            self.give_back_all(unsafe { magazine.as_ref() });
+            self.put_spare(heap, magazine);
+        }
+    }
+
+    /// Gives back the blocks in the shared depots.
+    pub(crate) fn empty_depots(&self) {
+        for (class, depot) in self.depots.iter().enumerate() {
+            while let Some(magazine) = depot.take(class).into_linked() {
+                self.flush_linked(magazine.as_ptr());
+            }
+        }
+    }
+
+    /// Gives back all that this thread's heap, the heaps of ended threads and the shared depots hold, and all free
+    /// memory to the system: the last resort before 'no memory'. Whether anything went back to the system.
+    #[cold]
+    pub(crate) fn reclaim(&self, heap: &Heap) -> bool {
+        // An inert heap holds nothing, and is shared.
+        if heap.arena().is_some() {
+            self.flush(heap);
+        }
+        self.retire_warm();
+        self.empty_depots();
+        for arena in self.existing_arenas() {
+            arena.release_empty(self.below());
+        }
+        self.pages.purge_all(self.ground())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trim_by_clock(&self, heap: &Heap) {
+        let now = os::now_ms();
+        if now.wrapping_sub(heap.trimmed_ms.get()) < TRIM_MS {
+            return;
+        }
+        heap.trimmed_ms.set(now);
+        for class in 1..=CLASSES {
+            let bin = &heap.bins[class];
+            for _ in 0..bin.low.get() {
+                if let Some(magazine) = heap.fetch(class) {
+                    self.shed(heap, class, magazine);
+                }
+            }
+            bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
+            bin.low.set(bin.full.len() as u16);
+            bin.missed.set(bin.missed.get() / 2);
+            bin.want_less();
+        }
+        if let Some(arena) = heap.arena()
+            // Relaxed: a hint.
+            && self.shared.tended.load(Ordering::Relaxed) == 0
+        {
+            arena.purge_holes(HOLES_ALONE);
+        }
+        self.trim_spares(heap, SPARES_TRIMMED);
+        heap.large.trim(|span| self.free_run(span));
+    }
+
+    /// Gives empty magazines away until the heap keeps no more than `kept`.
+    pub(crate) fn trim_spares(&self, heap: &Heap, kept: u32) {
+        while heap.spares.len() > kept {
+            let batch = Stack::new();
+            while heap.spares.len() > kept
+                && batch.len() < SPARES_AT_ONCE
+                && let Some(magazine) = heap.spares.pop()
+            {
+                batch.push(magazine);
+            }
+            self.spares.lock().put(&batch);
+        }
+    }
+}
