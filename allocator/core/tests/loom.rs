@@ -1,7 +1,7 @@
 //! Every interleaving of the protocols that cross threads, as far as `loom` can enumerate them. Run with
 //! `cargo xtask loom`.
 //!
-//! The lock, the inbox, the claim on a heap and the owner of a span are all there is: magazines, spans and the page heap are reached by
+//! The lock, the inbox, the claim on a heap, the owner of a span and what arenas lend to each other are all there is: magazines, spans and the page heap are reached by
 //! one thread at a time, which holds the lock, is inside the heap, or took the magazine out of an inbox.
 #![cfg(loom)]
 
@@ -311,5 +311,92 @@ fn what_comes_back_to_a_span_reaches_whoever_owns_it_by_then() {
         arenas.locks[owner].release();
         assert_eq!(returned % 10, 1);
         assert_eq!(returned / 10 % 2, owner, "it changed its owner as often as it was adopted");
+    });
+}
+
+/// Two arenas that lend to each other blocks of a class that fills lines.
+struct Lending {
+    locks: [RawLock; 2],
+    /// Blocks that each has room for. Guarded by its lock.
+    room: [UnsafeCell<usize>; 2],
+    /// One more than the index of the arena that may have room; 0: nobody knows of any.
+    lender: AtomicUsize,
+}
+
+// SAFETY: an arena's room is reached by the holder of its lock only; `loom` checks that.
+unsafe impl Sync for Lending {}
+
+impl Lending {
+    /// Whether there was a block in this arena, whose lock is held.
+    fn hand_out(&self, arena: usize) -> bool {
+        // SAFETY: the lock is held.
+        self.room[arena].with_mut(|room| unsafe {
+            let had = *room > 0;
+            *room -= usize::from(had);
+            had
+        })
+    }
+
+    /// As `Arena::fill` and `Lenders::borrow`: how many blocks an arena gets without growing.
+    fn fill(&self, own: usize) -> usize {
+        self.locks[own].acquire();
+        let mut got = self.hand_out(own);
+        // Acquire: as in `borrow`.
+        let lender = self.lender.load(Ordering::Acquire);
+        if !got && lender > 0 {
+            let free = lender - 1 != own && self.locks[lender - 1].try_acquire();
+            if free {
+                got = self.hand_out(lender - 1);
+                self.locks[lender - 1].release();
+            }
+            if !got && (free || lender - 1 == own) {
+                // Relaxed: as in `borrow`.
+                self.lender.store(0, Ordering::Relaxed);
+            }
+        }
+        self.locks[own].release();
+        usize::from(got)
+    }
+
+    /// As `Arena::give_back` of a block.
+    fn give_back(&self, arena: usize) {
+        self.locks[arena].acquire();
+        // SAFETY: the lock is held.
+        self.room[arena].with_mut(|room| unsafe { *room += 1 });
+        // Relaxed: as in `Lenders::note`.
+        if self.lender.load(Ordering::Relaxed) == 0 {
+            // Release: as in `Lenders::note`.
+            self.lender.store(arena + 1, Ordering::Release);
+        }
+        self.locks[arena].release();
+    }
+}
+
+#[test]
+fn what_arenas_lend_to_each_other_is_handed_out_once() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let lending = Arc::new(Lending {
+            locks: [RawLock::new(), RawLock::new()],
+            room: [UnsafeCell::new(1), UnsafeCell::new(0)],
+            lender: AtomicUsize::new(1),
+        });
+        let first = {
+            let lending = lending.clone();
+            thread::spawn(move || {
+                lending.give_back(1);
+                lending.fill(0)
+            })
+        };
+        let second = {
+            let lending = lending.clone();
+            thread::spawn(move || lending.fill(1))
+        };
+        let got = lending.fill(1) + first.join().expect("no panic") + second.join().expect("no panic");
+        // SAFETY: all others have ended.
+        let left = |arena: usize| lending.room[arena].with(|room| unsafe { *room });
+        assert_eq!(got + left(0) + left(1), 2, "one was there, and one came back");
+        assert!(got > 0, "whoever came first found the one that was there");
     });
 }

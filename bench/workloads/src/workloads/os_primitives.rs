@@ -2,8 +2,8 @@
 //!
 //! *Definition.* Each thread does `rounds` rounds; in each, 256 times each: lock and unlock a mutex that
 //! nobody else uses (`mutex_ns`); wake the waiters of a futex that has none (`futex_ns`); map and unmap
-//! 64 KiB (`mmap_munmap_ns`); move the end of the data segment up and down by 64 KiB (`brk_ns`); extend a
-//! mapping from 64 to 128 KiB and shrink it again (`mremap_ns`). Then, with 256 pages of a mapping: write
+//! 64 KiB (`mmap_munmap_ns`); move the end of the data segment up and down by 64 KiB, one thread at a time
+//! (`brk_ns`); extend a mapping from 64 to 128 KiB and shrink it again (`mremap_ns`). Then, with 256 pages of a mapping: write
 //! to each for the first time (`page_fault_ns`), fill them all (`memset_page_ns`), and give them back by
 //! madvise(MADV_DONTNEED) in one call (`madvise_page_ns`). One operation is one of these pairs, calls or
 //! pages. The figures are means over all threads and rounds, in nanoseconds: what an allocator can at best
@@ -17,6 +17,7 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::ptr::{NonNull, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 use crate::definition::{Definition, Figures, Knob, Settings, Stop};
 use crate::harness::crew::Crew;
@@ -89,7 +90,7 @@ fn all_rounds(rounds: u64, times: &mut [u64; NAMES.len()]) -> Result<u64, Failur
             &mut || repeat(|| lock.lock_and_unlock()),
             &mut || repeat(|| wake(&futex)),
             &mut || repeat(|| Mapping::new(SMALL).map(drop)),
-            &mut || repeat(|| move_break(SMALL as isize).and_then(|()| move_break(-(SMALL as isize)))),
+            &mut || repeat(move_break_up_and_down),
             &mut || repeat(|| growing.resize(2 * SMALL).and_then(|()| growing.resize(SMALL))),
             &mut || pages.touch_each(page),
             &mut || pages.fill(),
@@ -147,10 +148,17 @@ fn wake(futex: &u32) -> Result<(), Failure> {
     accepted("futex", unsafe { libc::syscall(libc::SYS_futex, futex, operation, 1) })
 }
 
-/// Moves the end of the data segment. Nobody uses what lies between: each worker takes back what it
-/// added, in whichever order they do so, and no worker allocates meanwhile.
+/// Moves the end of the data segment up and down by [`SMALL`]. Nobody uses what lies between, and no worker allocates meanwhile. One worker at a
+/// time: the C library remembers where the end is, without a lock, and would cut off its own heap.
+fn move_break_up_and_down() -> Result<(), Failure> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    move_break(SMALL as isize)?;
+    move_break(-(SMALL as isize))
+}
+
 fn move_break(bytes: isize) -> Result<(), Failure> {
-    // SAFETY: the memory that goes is what a worker has just added, as said above.
+    // SAFETY: the memory that goes is what the caller has just added.
     let previous = unsafe { libc::sbrk(bytes) };
     accepted("brk", if previous as isize == -1 { -1 } else { 0 })
 }
