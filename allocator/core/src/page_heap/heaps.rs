@@ -48,6 +48,8 @@ pub(crate) struct PageHeaps {
     heaps: [Lock<PageHeap>; PAGE_HEAPS],
     /// How many may be used; 0: nobody asked yet.
     used: AtomicU8,
+    /// One more than the last that was ever entered: the others hold nothing, and a look at their locks would cost each its pages.
+    entered: AtomicU8,
 }
 
 impl PageHeaps {
@@ -58,12 +60,18 @@ impl PageHeaps {
             heaps[index] = Lock::new(PageHeap::new(index as u8));
             index += 1;
         }
-        Self { heaps, used: AtomicU8::new(0) }
+        Self { heaps, used: AtomicU8::new(0), entered: AtomicU8::new(0) }
     }
 
     /// The locks, in the order in which they nest.
     pub(crate) fn all(&self) -> &[Lock<PageHeap>; PAGE_HEAPS] {
         &self.heaps
+    }
+
+    /// Those that may hold anything. (A hint: one that is entered just now may be missing.)
+    pub(super) fn entered(&self) -> &[Lock<PageHeap>] {
+        // Relaxed: a hint.
+        &self.heaps[..usize::from(self.entered.load(Ordering::Relaxed))]
     }
 
     /// The page heap that a run belongs to.
@@ -98,6 +106,10 @@ impl PageHeaps {
         if asked == WINDOW {
             // Relaxed: as above.
             home.met.store(0, Ordering::Relaxed);
+        }
+        if self.entered().len() <= index {
+            // Relaxed: as above.
+            self.entered.fetch_max(index as u8 + 1, Ordering::Relaxed);
         }
         let own = self.heaps[index].try_lock().unwrap_or_else(|| self.meet(home, index));
         (index, own)
@@ -158,30 +170,30 @@ impl PageHeaps {
     /// A run from any page heap that has one: the system gives no more.
     #[cold]
     pub(super) fn anywhere(&self, ground: Ground, run: Run) -> Option<&'static Span> {
-        self.heaps.iter().find_map(|heap| heap.lock().allocate(ground, run, Source::Free))
+        self.entered().iter().find_map(|heap| heap.lock().allocate(ground, run, Source::Free))
     }
 
     /// As [`PageHeap::purge_all`], in all page heaps.
     pub(crate) fn purge_all(&self, ground: Ground) -> bool {
-        self.heaps.iter().filter(|heap| heap.lock().purge_all(ground)).count() > 0
+        self.entered().iter().filter(|heap| heap.lock().purge_all(ground)).count() > 0
     }
 
     /// As [`PageHeap::purge_excess`], in all page heaps.
     pub(crate) fn purge_excess(&self, ground: Ground) {
-        for heap in &self.heaps {
+        for heap in self.entered() {
             while heap.lock().purge_excess(ground) {}
         }
     }
 
     /// As [`PageHeap::has_dirty`], in any page heap.
     pub(crate) fn has_dirty(&self, ground: Ground) -> bool {
-        self.heaps.iter().any(|heap| heap.lock().has_dirty(ground))
+        self.entered().iter().any(|heap| heap.lock().has_dirty(ground))
     }
 
     /// What the page heap knows of the heap's statistics.
     pub(crate) fn statistics(&self) -> Statistics {
         let mut sum = Statistics::default();
-        for heap in &self.heaps {
+        for heap in self.entered() {
             heap.lock().count(&mut sum);
         }
         sum

@@ -30,7 +30,7 @@ impl Purge {
 impl PageHeaps {
     /// Purges all runs that were dirty for [`DECAY_MS`]. Others may use the page heap while the system works.
     pub(crate) fn purge_old(&self, ground: Ground, now_ms: u64) {
-        for heap in self.all() {
+        for heap in self.entered() {
             // Each once, also where the system refuses some, which may go back to where they were.
             let mut left = heap.lock().queue.units();
             while left > 0

@@ -333,8 +333,11 @@ fn an_arena_that_often_finds_its_page_heap_taken_moves_on() {
             drop(taken);
             assert_eq!(answers.recv(), Ok(0));
         }
+        let entered = || world.heaps.entered().len();
+        assert_eq!(entered(), 1, "nobody looks at the others");
         ask.send(()).expect("somebody listens");
         assert_eq!(answers.recv(), Ok(1));
+        assert_eq!(entered(), 2);
         drop(ask);
     });
 }
