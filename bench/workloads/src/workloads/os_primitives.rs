@@ -3,8 +3,8 @@
 //! *Definition.* Each thread does `rounds` rounds; in each, 256 times each: lock and unlock a mutex that
 //! nobody else uses (`mutex_ns`); wake the waiters of a futex that has none (`futex_ns`); map and unmap
 //! 64 KiB (`mmap_munmap_ns`); move the end of the data segment up and down by 64 KiB, one thread at a time
-//! (`brk_ns`); extend a mapping from 64 to 128 KiB and shrink it again (`mremap_ns`). Then, with 256 pages of a mapping: write
-//! to each for the first time (`page_fault_ns`), fill them all (`memset_page_ns`), and give them back by
+//! (`brk_ns`); extend a mapping from 64 to 128 KiB and shrink it again (`mremap_ns`). Then, with 256 pages of
+//! a mapping: write to each for the first time (`page_fault_ns`), fill them all (`memset_page_ns`), and give them back by
 //! madvise(MADV_DONTNEED) in one call (`madvise_page_ns`). One operation is one of these pairs, calls or
 //! pages. The figures are means over all threads and rounds, in nanoseconds: what an allocator can at best
 //! hide or must pay, and the limit that the other rows are held against. No block is allocated.

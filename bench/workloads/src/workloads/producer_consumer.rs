@@ -254,18 +254,20 @@ impl<'run, H: Heap> Worker<'run, H> {
     /// All that a thread does, and the blocks that it allocated.
     fn all(&mut self, loops: u64) -> Result<u64, Failure> {
         let done = self.all_loops(loops);
-        // Also after a failure: nobody waits for this thread any more, in either direction.
         self.outbox.into_iter().for_each(Mailbox::close);
-        if done.is_err() {
-            self.inbox.close();
-            return done;
-        }
+        let done = done.and_then(|done| self.free_what_comes().map(|()| done));
+        // Also after a failure: nobody waits for this thread any more, in either direction.
+        self.inbox.close();
+        done
+    }
+
+    /// Frees what it is sent until its sender has ended.
+    fn free_what_comes(&mut self) -> Result<(), Failure> {
         while self.outbox.is_some() && !self.inbox.is_closed() {
             self.free_batches()?;
             std::thread::yield_now();
         }
-        self.free_batches()?;
-        done
+        self.free_batches()
     }
 
     fn all_loops(&mut self, loops: u64) -> Result<u64, Failure> {
