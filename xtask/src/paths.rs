@@ -136,6 +136,17 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_library_takes_little_of_a_small_process() {
+        // What lies in the file is mapped in pieces of 64 KiB around whatever is touched: nearly all of it is resident in every process.
+        let data = library().expect("the library");
+        let file = object::File::parse(&*data).expect("an object file");
+        let kib = |name| file.section_by_name(name).expect(name).size() >> 10;
+        assert!(kib(".text") < 72, "code: {} KiB; Cargo.toml says why it is built for size", kib(".text"));
+        assert!(kib(".data") < 36, "data: {} KiB; what is all zeros belongs into .bss", kib(".data"));
+    }
+
+    #[test]
     fn profilers_show_the_family_by_its_own_names() {
         // Of several names of one address they take one without leading underscores, and the longest of those.
         let data = library().expect("the library");

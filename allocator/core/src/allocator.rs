@@ -38,7 +38,7 @@ pub struct Allocator {
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
     pub(crate) depots: [Depot; CLASS_SLOTS],
     lenders: Lenders,
-    pub(crate) pages: PageHeaps,
+    pub(crate) pages: &'static PageHeaps,
     /// Of whoever has no arena.
     home: Home,
     pub(crate) spares: Lock<Batches>,
@@ -49,8 +49,7 @@ pub struct Allocator {
 
 impl Allocator {
     /// An allocator that holds no memory yet.
-    #[allow(clippy::new_without_default, reason = "a const constructor for statics")]
-    pub const fn new() -> Self {
+    pub(crate) const fn new(pages: &'static PageHeaps) -> Self {
         Self {
             options: Options::new(),
             shared: Shared::new(),
@@ -59,7 +58,7 @@ impl Allocator {
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
             depots: [const { Depot::new() }; CLASS_SLOTS],
             lenders: Lenders::new(),
-            pages: PageHeaps::new(),
+            pages,
             home: Home::new(),
             spares: Lock::new(Batches::new()),
             meta: Lock::new(Meta::new()),
@@ -83,7 +82,7 @@ impl Allocator {
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
-        Below { ground: self.ground(), pages: &self.pages, lenders: &self.lenders }
+        Below { ground: self.ground(), pages: self.pages, lenders: &self.lenders }
     }
 
     /// The arena with this index, which some entry of the unit map names.
@@ -368,6 +367,7 @@ impl Allocator {
     }
 
     /// Keeps an empty magazine.
+    #[inline(always)]
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
         // Relaxed: as in `share_depots`.

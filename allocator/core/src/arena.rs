@@ -420,6 +420,7 @@ impl Spans {
     }
 
     /// Lists a span that blocks came back to, or releases it when it is empty.
+    #[inline(always)]
     fn settle(&mut self, below: Below, span: &'static Span) {
         let class = span.class();
         if !span.listed.get() {

@@ -57,12 +57,14 @@ impl Depot {
 
     /// Takes some magazines with at least one block each: two or more if there are many, lest a thread that uses up what others
     /// free come for each. No more than half of them, so that the next thread finds some, too.
+    #[inline(always)]
     pub(crate) fn take(&self, class: Class) -> Stack {
-        let taken = Stack::new();
         // Relaxed: a hint; a magazine that arrives just now is found next time.
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return taken;
-        }
+        if self.count.load(Ordering::Relaxed) == 0 { Stack::new() } else { self.take_some(class) }
+    }
+
+    fn take_some(&self, class: Class) -> Stack {
+        let taken = Stack::new();
         let full = self.full.lock();
         let most = (full.len() / 2).clamp(1, AT_ONCE[class].into());
         while taken.len() < most

@@ -11,13 +11,16 @@ use crate::helper::Helper;
 use crate::large::Foreign;
 use crate::options::Name;
 use crate::os;
+use crate::page_heap::PageHeaps;
 use crate::size_class::{CLASS_SLOTS, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 use crate::thresholds::Parameter;
 
-pub(crate) static PROCESS: Allocator = Allocator::new();
+pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
+/// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
+static PAGES: PageHeaps = PageHeaps::new();
 pub(crate) static HELPER: Helper = Helper::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.

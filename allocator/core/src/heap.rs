@@ -300,6 +300,7 @@ impl Heap {
     }
 
     /// Makes `magazine`, which holds `count` blocks, at least one, the loaded one of `class`, and takes the newest.
+    #[inline(always)]
     pub(crate) fn load_and_pop(&self, class: Class, magazine: NonNull<Magazine>, count: u16) -> *mut u8 {
         let left = usize::from(count) - 1;
         self.load(class, magazine, left);
@@ -322,6 +323,7 @@ impl Heap {
     }
 
     /// The loaded magazine of `class`, its count brought up to date.
+    #[inline(always)]
     pub(crate) fn loaded(&self, class: Class) -> Option<NonNull<Magazine>> {
         let magazine = NonNull::new(self.bins[class].loaded.get())?;
         let count = Magazine::count_at(magazine.as_ptr(), self.tops[class].get());
@@ -331,12 +333,14 @@ impl Heap {
     }
 
     /// Puts a magazine of `class` with blocks into the private depot.
+    #[inline(always)]
     pub(crate) fn store(&self, class: Class, magazine: NonNull<Magazine>) {
         self.depot_bytes.set(self.depot_bytes.get() + bytes(class, magazine));
         self.bins[class].full.push(magazine);
     }
 
     /// Takes a magazine of `class` from the private depot.
+    #[inline(always)]
     pub(crate) fn fetch(&self, class: Class) -> Option<NonNull<Magazine>> {
         let bin = &self.bins[class];
         let magazine = bin.full.pop()?;

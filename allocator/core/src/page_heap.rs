@@ -57,7 +57,7 @@ const DIRTY_MAX: usize = (48 << 20) / UNIT;
 
 /// One page heap; there are several, see [`PageHeaps`].
 pub(crate) struct PageHeap {
-    /// Its index.
+    /// Its index, from when it is entered.
     page_heap: u8,
     clean: Bins,
     dirty: Bins,
@@ -119,9 +119,9 @@ enum Source {
 }
 
 impl PageHeap {
-    const fn new(page_heap: u8) -> Self {
+    const fn new() -> Self {
         Self {
-            page_heap,
+            page_heap: 0,
             clean: Bins::new(),
             dirty: Bins::new(),
             queue: Queue::new(),

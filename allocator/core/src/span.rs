@@ -37,24 +37,22 @@ fn ones(count: usize) -> u64 {
 /// How many of `blocks`, at least one, lie `step` bytes apart: the first and those after it.
 #[inline(always)]
 fn run(blocks: &[Slot], step: usize) -> usize {
-    let (first, mut rest) = (blocks[0].get().addr(), blocks);
-    let mut expected = first;
+    let first = blocks[0].get().addr();
+    let (mut expected, mut count) = (first, 0);
     let mut follows = |slot: &Slot| {
         let follows = slot.get().addr() == expected;
         expected = expected.wrapping_add(step);
         follows
     };
-    // Four at once: the loop's own cost is as much as a comparison's.
-    while let [a, b, c, d, others @ ..] = rest
-        && follows(a)
-        && follows(b)
-        && follows(c)
-        && follows(d)
-    {
-        rest = others;
+    // Eight at once: the loop's own cost is more than a comparison's.
+    for [a, b, c, d, e, f, g, h] in blocks.as_chunks().0 {
+        let all = follows(a) && follows(b) && follows(c) && follows(d);
+        if !(all && follows(e) && follows(f) && follows(g) && follows(h)) {
+            break;
+        }
+        count += 8;
     }
     let at = |count: usize| first.wrapping_add(count.wrapping_mul(step));
-    let mut count = blocks.len() - rest.len();
     while count < blocks.len() && blocks[count].get().addr() == at(count) {
         count += 1;
     }
@@ -193,12 +191,21 @@ impl Span {
         let info = size_class::of(self.class());
         let (start, size) = (self.start.get(), info.size as usize);
         let mut left = slots.len();
+        let put = |slot: &Slot, block: usize| slot.set(ptr::with_exposed_provenance_mut(block));
         // Blocks of neighbouring addresses, the lowest of index `first`.
         let mut run = |first: usize, count: usize| {
+            // Four at once, as in `run`.
+            let (fours, others) = slots[left - count..left].as_chunks();
             let mut block = start + (first + count) * size;
-            for slot in &slots[left - count..left] {
-                block -= size;
-                slot.set(ptr::with_exposed_provenance_mut(block));
+            for [a, b, c, d] in fours {
+                put(a, block - size);
+                put(b, block - 2 * size);
+                put(c, block - 3 * size);
+                block -= 4 * size;
+                put(d, block);
+            }
+            for (index, slot) in (first..).zip(others.iter().rev()) {
+                put(slot, start + index * size);
             }
             left -= count;
             left

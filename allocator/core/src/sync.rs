@@ -244,7 +244,7 @@ mod guarded {
     }
 
     impl<T> Drop for Guard<'_, T> {
-        #[inline]
+        #[inline(always)]
         fn drop(&mut self) {
             if self.releases {
                 self.lock.raw.release();

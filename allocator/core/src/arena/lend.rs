@@ -57,6 +57,7 @@ impl Spans {
     }
 
     /// How many blocks of `class` can be handed out, up to `wanted`.
+    #[inline(always)]
     pub(super) fn room_for(&self, class: Class, wanted: usize) -> usize {
         let mut room = 0;
         let mut span = self.with_room[class].first();

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::options::Name;
 use crate::os;
+use crate::page_heap::PageHeaps;
 use crate::size_class::LINE;
 use crate::sync::Ordering;
 use crate::tend::Found;
@@ -21,7 +22,7 @@ const STEPS: usize = if cfg!(miri) { 100 } else { 10_000 };
 
 fn allocator() -> &'static Allocator {
     // Leaked, as the process's own allocator lives for ever.
-    Box::leak(Box::new(Allocator::new()))
+    Box::leak(Box::new(Allocator::new(Box::leak(Box::new(PageHeaps::new())))))
 }
 
 /// xorshift64*, S. Vigna 2016.

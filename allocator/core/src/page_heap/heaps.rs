@@ -43,7 +43,7 @@ impl Home {
     }
 }
 
-/// See the module.
+/// See the module. A new one is all zeros, so that those of the process cost no memory until they are entered.
 pub(crate) struct PageHeaps {
     heaps: [Lock<PageHeap>; PAGE_HEAPS],
     /// How many may be used; 0: nobody asked yet.
@@ -54,13 +54,11 @@ pub(crate) struct PageHeaps {
 
 impl PageHeaps {
     pub(crate) const fn new() -> Self {
-        let mut heaps = [const { Lock::new(PageHeap::new(0)) }; PAGE_HEAPS];
-        let mut index = 1;
-        while index < PAGE_HEAPS {
-            heaps[index] = Lock::new(PageHeap::new(index as u8));
-            index += 1;
+        Self {
+            heaps: [const { Lock::new(PageHeap::new()) }; PAGE_HEAPS],
+            used: AtomicU8::new(0),
+            entered: AtomicU8::new(0),
         }
-        Self { heaps, used: AtomicU8::new(0), entered: AtomicU8::new(0) }
     }
 
     /// The locks, in the order in which they nest.
@@ -111,7 +109,8 @@ impl PageHeaps {
             // Relaxed: as above.
             self.entered.fetch_max(index as u8 + 1, Ordering::Relaxed);
         }
-        let own = self.heaps[index].try_lock().unwrap_or_else(|| self.meet(home, index));
+        let mut own = self.heaps[index].try_lock().unwrap_or_else(|| self.meet(home, index));
+        own.page_heap = index as u8;
         (index, own)
     }
 

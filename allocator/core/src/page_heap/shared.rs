@@ -41,8 +41,10 @@ struct Around {
 }
 
 impl Around {
+    const NONE: Self = Self { low: 0, len: 0 };
+
     /// Around `told`, of which a part in `share` makes a difference.
-    const fn new(told: usize, share: usize) -> Self {
+    fn new(told: usize, share: usize) -> Self {
         let step = told / share;
         let step = if step > STEP_MIN { step } else { STEP_MIN };
         Self { low: told.saturating_sub(step - 1), len: told - told.saturating_sub(step - 1) + step }
@@ -56,7 +58,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) const fn new(sums: Sums<usize>) -> Self {
+    fn new(sums: Sums<usize>) -> Self {
         let quiet = Sums {
             resident: Around::new(sums.resident, STEP_SHARES.resident),
             dirty: Around::new(sums.dirty, STEP_SHARES.dirty),
@@ -65,7 +67,11 @@ impl Told {
         Self { sums, quiet }
     }
 
-    pub(super) const NOTHING: Self = Self::new(Sums { resident: 0, dirty: 0, small: 0 });
+    /// Nothing yet, and whatever comes makes a difference.
+    pub(super) const NOTHING: Self = Self {
+        sums: Sums { resident: 0, dirty: 0, small: 0 },
+        quiet: Sums { resident: Around::NONE, dirty: Around::NONE, small: Around::NONE },
+    };
 }
 
 /// See the module. Guarded by nothing: each is a hint.
