@@ -1,9 +1,9 @@
 //! What happens before the heap becomes larger than it ever was: memory is measured, and paid for, by its peak. Threads are told, lest the heap
 //! grow by what they keep for later; and dirty runs, which were too short for what is asked for now, go back to the system, the oldest first. That
 //! costs page faults when their addresses are used again: so it is no more than an eighth of the peak, which cost as many page faults
-//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet. On top of that comes a sixteenth of
-//! what is handed out for small blocks: where those and large ones come and go for long, the peak would creep up with the time. (Not of what is
-//! handed out for large blocks: a program of these alone would pay at every other one.)
+//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet. What was spent of that comes back
+//! with time, an eighth of what is handed out for small blocks: where those and large ones come and go for long, the peak would creep up. (Not of
+//! what is handed out for large blocks: a program of these alone would pay at every other one. And never more than was spent: nothing is saved up.)
 
 use super::{Ground, PageHeap};
 use crate::sync::Ordering;
@@ -12,8 +12,8 @@ use crate::units::UNIT;
 /// Which part of the peak may be purged for its sake, and how many units at most: 8 MiB.
 const SHARE: usize = 8;
 const PURGED_MAX: usize = (8 << 20) / UNIT;
-/// Units handed out for small blocks that allow for one more.
-const HANDED_PER_PURGED: usize = 16;
+/// Units handed out for small blocks for which one more may be purged.
+const HANDED_PER_PURGED: usize = 8;
 /// By which part the peak grows until threads are told again, and by how many units in any case: 256 KiB.
 const TOLD_SHARE: usize = 8;
 const TOLD_MIN: usize = (256 << 10) / UNIT;
@@ -22,22 +22,20 @@ const TOLD_MIN: usize = (256 << 10) / UNIT;
 pub(super) struct Growth {
     /// The most that its runs in use and its dirty ones ever were.
     peak: usize,
-    /// What was purged lest it become more.
-    purged: usize,
-    /// Units handed out for small blocks.
-    handed: usize,
+    /// What was purged lest it become more, less what came back since: in units times [`HANDED_PER_PURGED`].
+    spent: usize,
     /// The peak when threads were told last.
     told: usize,
 }
 
 impl Growth {
     pub(super) const fn new() -> Self {
-        Self { peak: 0, purged: 0, handed: 0, told: 0 }
+        Self { peak: 0, spent: 0, told: 0 }
     }
 
     /// Counts `units` that are handed out for small blocks.
     pub(super) fn allow_for(&mut self, units: usize) {
-        self.handed += units;
+        self.spent = self.spent.saturating_sub(units);
     }
 }
 
@@ -57,9 +55,9 @@ impl PageHeap {
         if after <= self.growth.peak || self.keeps_dirty(ground) || ground.shared.spread.times() > 1 {
             return;
         }
-        let Growth { peak, purged, handed, .. } = self.growth;
-        let allowed = ((after / SHARE).min(PURGED_MAX) + handed / HANDED_PER_PURGED).saturating_sub(purged);
-        self.growth.purged += self.purge_units(ground, (after - peak).min(allowed));
+        let Growth { peak, spent, .. } = self.growth;
+        let allowed = (after / SHARE).min(PURGED_MAX).saturating_sub(spent.div_ceil(HANDED_PER_PURGED));
+        self.growth.spent += HANDED_PER_PURGED * self.purge_units(ground, (after - peak).min(allowed));
     }
 
     /// Tells the threads if the page heap is larger now than it ever was.

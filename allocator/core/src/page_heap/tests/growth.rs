@@ -31,21 +31,28 @@ fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
 }
 
 #[test]
-fn what_was_handed_out_for_small_blocks_allows_for_a_sixteenth_more() {
-    let dirty_after = |handed: usize| {
+fn what_was_spent_comes_back_with_small_blocks_and_is_not_saved_up() {
+    let dirty_after = |before: usize, between: usize| {
         let world = World::new();
-        for _ in 0..handed {
-            world.free(world.allocate_for(Wanted { least: 1, most: 1, densely: false }));
-        }
-        let (short, wall) =
-            (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+        let hand_out = |units: usize| {
+            for _ in 0..units {
+                world.free(world.allocate_for(Wanted { least: 1, most: 1, densely: false }));
+            }
+        };
+        hand_out(before);
+        let [short, wall] = [64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
         world.free(short);
+        // As above: this spends all that may be, 20 units, and the next would leave 38.
         let longer = world.allocate(95, UNIT).expect("memory");
-        let dirty = world.heap().dirty_bytes();
-        [wall, longer].into_iter().for_each(|run| world.free(run));
+        hand_out(between);
+        let more = world.allocate(70, UNIT).expect("memory");
+        let dirty = world.heap().dirty_bytes() / UNIT;
+        [wall, longer, more].into_iter().for_each(|run| world.free(run));
         dirty
     };
-    assert_eq!(dirty_after(1) - dirty_after(320), 20 * UNIT);
+    assert_eq!(dirty_after(0, 0), 38);
+    assert_eq!(dirty_after(0, 80), 28);
+    assert_eq!(dirty_after(320, 0), dirty_after(1, 0));
 }
 
 #[test]
