@@ -303,9 +303,12 @@ impl Units {
         for index in 0..len / CHUNK {
             // SAFETY: `infos` gave that many.
             let info = unsafe { infos.add(index) };
-            // Relaxed: nobody else knows the chunk; published by the Release below.
-            // SAFETY: zeroed memory, which nobody else knows.
-            unsafe { info.as_ref() }.page_heap.store(page_heap, Ordering::Relaxed);
+            // Zeroed memory that stays zero stays untouched: a program that uses a chunk or two of its first sixteen needs the records of these only.
+            if page_heap > 0 {
+                // Relaxed: nobody else knows the chunk; published by the Release below.
+                // SAFETY: zeroed memory, which nobody else knows.
+                unsafe { info.as_ref() }.page_heap.store(page_heap, Ordering::Relaxed);
+            }
             // SAFETY: the table was prepared for this address.
             let slot = unsafe { &*self.chunks.at(start + index * CHUNK) };
             // Release: pairs with the Acquire in `span`.
