@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes of the simulated machine, shared by all tests of a process; touched only where they are used.
-const MEMORY: usize = if cfg!(miri) { 1 << 30 } else { 8 << 30 };
+const MEMORY: usize = if cfg!(miri) { 1 << 30 } else { 16 << 30 };
 
 /// Alignment of the simulated machine's memory: that of a chunk.
 const ALIGN: usize = 2 << 20;
@@ -24,9 +24,23 @@ struct Machine {
 
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
     // Aligned by hand: a request for alignment would be zeroed by hand, all of it.
-    let layout = std::alloc::Layout::from_size_align(MEMORY + ALIGN, 16).expect("a valid layout");
+    #[cfg(miri)]
     // SAFETY: the layout is not empty.
-    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    let start = unsafe {
+        let layout = std::alloc::Layout::from_size_align(MEMORY + ALIGN, 16).expect("a valid layout");
+        std::alloc::alloc_zeroed(layout)
+    };
+    // Not reserved: it may be more than the real machine has.
+    #[cfg(not(miri))]
+    // SAFETY: a mapping of its own.
+    let start = unsafe {
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        let memory = libc::mmap(core::ptr::null_mut(), MEMORY + ALIGN, access, kind, -1, 0);
+        if memory == libc::MAP_FAILED { core::ptr::null_mut() } else { memory.cast::<u8>() }
+    };
     assert!(!start.is_null(), "no memory for the simulated machine");
     Machine { start: start.expose_provenance().next_multiple_of(ALIGN), used: AtomicUsize::new(0) }
 });
