@@ -13,7 +13,7 @@ use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
-use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
@@ -32,7 +32,7 @@ const EVENTS_PER_LOOK: u32 = 64;
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {
     pub(crate) options: Options,
-    pub(crate) shared: Shared,
+    pub(crate) shared: OwnLine<Shared>,
     pub(crate) units: Units,
     pub(crate) registry: Lock<Registry>,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
@@ -41,7 +41,7 @@ pub struct Allocator {
     pub(crate) pages: &'static PageHeaps,
     /// Of whoever has no arena.
     home: Home,
-    pub(crate) spares: Lock<Batches>,
+    pub(crate) spares: OwnLine<Lock<Batches>>,
     pub(crate) meta: Lock<Meta>,
     /// Bytes of blocks that one heap's private depot may hold.
     depot_bound: AtomicUsize,
@@ -52,7 +52,7 @@ impl Allocator {
     pub(crate) const fn new(pages: &'static PageHeaps) -> Self {
         Self {
             options: Options::new(),
-            shared: Shared::new(),
+            shared: OwnLine(Shared::new()),
             units: Units::new(),
             registry: Lock::new(Registry::new()),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
@@ -60,7 +60,7 @@ impl Allocator {
             lenders: Lenders::new(),
             pages,
             home: Home::new(),
-            spares: Lock::new(Batches::new()),
+            spares: OwnLine(Lock::new(Batches::new())),
             meta: Lock::new(Meta::new()),
             depot_bound: AtomicUsize::new(DEPOT_MAX),
         }

@@ -181,6 +181,20 @@ fn wake_one(_: &AtomicU32) {
 #[cfg(not(loom))]
 pub(crate) use guarded::{Guard, Lock};
 
+/// A value on cache lines of its own: who writes to it does not slow down who reads what lies beside it.
+#[cfg(not(loom))]
+#[repr(align(64))]
+pub(crate) struct OwnLine<T>(pub(crate) T);
+
+#[cfg(not(loom))]
+impl<T> core::ops::Deref for OwnLine<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 #[cfg(not(loom))]
 mod guarded {
     use core::cell::UnsafeCell;

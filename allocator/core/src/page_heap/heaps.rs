@@ -8,7 +8,7 @@ use super::{Ground, PageHeap, Run, Source};
 use crate::os;
 use crate::span::{Span, Use};
 use crate::statistics::Statistics;
-use crate::sync::{AtomicU8, Guard, Lock, Ordering};
+use crate::sync::{AtomicU8, Guard, Lock, Ordering, OwnLine};
 
 /// Of so many runs that an arena asks for, …
 const WINDOW: u8 = 128;
@@ -45,7 +45,7 @@ impl Home {
 
 /// See the module. A new one is all zeros, so that those of the process cost no memory until they are entered.
 pub(crate) struct PageHeaps {
-    heaps: [Lock<PageHeap>; PAGE_HEAPS],
+    heaps: [OwnLine<Lock<PageHeap>>; PAGE_HEAPS],
     /// How many may be used; 0: nobody asked yet.
     used: AtomicU8,
     /// One more than the last that was ever entered: the others hold nothing, and a look at their locks would cost each its pages.
@@ -55,19 +55,19 @@ pub(crate) struct PageHeaps {
 impl PageHeaps {
     pub(crate) const fn new() -> Self {
         Self {
-            heaps: [const { Lock::new(PageHeap::new()) }; PAGE_HEAPS],
+            heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
             used: AtomicU8::new(0),
             entered: AtomicU8::new(0),
         }
     }
 
     /// The locks, in the order in which they nest.
-    pub(crate) fn all(&self) -> &[Lock<PageHeap>; PAGE_HEAPS] {
+    pub(crate) fn all(&self) -> &[OwnLine<Lock<PageHeap>>; PAGE_HEAPS] {
         &self.heaps
     }
 
     /// Those that may hold anything. (A hint: one that is entered just now may be missing.)
-    pub(super) fn entered(&self) -> &[Lock<PageHeap>] {
+    pub(super) fn entered(&self) -> &[OwnLine<Lock<PageHeap>>] {
         // Relaxed: a hint.
         &self.heaps[..usize::from(self.entered.load(Ordering::Relaxed))]
     }
