@@ -118,6 +118,62 @@ CASE(five_hundred_threads_live_at_once) {
         join_thread(threads[i]);
 }
 
+/* What a thread costs that has one small block: its stack, its heap, its arena. 20.5 KiB were measured, 8 of them the stack. */
+static void *hold_one(void *unused) {
+    char *block = malloc(100);
+    CHECK(block != NULL, "no block");
+    *block = 1;
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    free(block);
+    return unused;
+}
+
+CASE(a_thread_with_a_block_costs_five_pages) {
+    static pthread_t threads[ALIVE];
+    CHECK(pthread_barrier_init(&barrier, NULL, ALIVE + 1) == 0, "pthread_barrier_init");
+    free(malloc(100));
+    size_t before = status_bytes("VmRSS:");
+    for (unsigned i = 0; i < ALIVE; i++)
+        threads[i] = start_thread(hold_one, NULL);
+    pthread_barrier_wait(&barrier);
+    size_t each = (status_bytes("VmRSS:") - before) / ALIVE;
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < ALIVE; i++)
+        join_thread(threads[i]);
+    CHECK(each < 23 << 10, "%zu bytes a thread", each);
+}
+
+/* How much of its stack a thread needs: what it wrote to of one that was painted before. */
+enum { STACK = 128 << 10, PAINT = 0xa5 };
+static size_t stack_of(void *(*run)(void *)) {
+    static _Alignas(4096) unsigned char stack[STACK];
+    memset(stack, PAINT, STACK);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, STACK) == 0,
+          "pthread_attr_setstack");
+    CHECK(pthread_create(&thread, &attributes, run, NULL) == 0, "pthread_create");
+    join_thread(thread);
+    size_t untouched = 0;
+    while (untouched < STACK && stack[untouched] == PAINT)
+        untouched++;
+    return STACK - untouched;
+}
+static void *do_nothing(void *unused) {
+    return unused;
+}
+static void *allocate_once(void *unused) {
+    free(malloc(100));
+    return unused;
+}
+
+/* Every thread has a stack of its own: a page more of it for the sake of its first malloc is a page in each. */
+CASE(a_first_malloc_needs_little_stack) {
+    size_t least = stack_of(do_nothing), used = stack_of(allocate_once);
+    CHECK(used < least + 1536, "%zu bytes of stack, %zu without malloc", used, least);
+}
+
 /* Short-lived threads, one after the other; each allocates once more when it is almost gone. */
 static pthread_key_t farewell_key;
 static void say_farewell(void *block) {

@@ -32,6 +32,8 @@ cases!(
         blocks_of_an_ended_thread_are_freed_by_another,
         a_thread_frees_what_another_allocates,
         five_hundred_threads_live_at_once,
+        a_thread_with_a_block_costs_five_pages,
+        a_first_malloc_needs_little_stack,
         five_thousand_short_threads_leave_nothing_behind,
         a_random_mixture_keeps_every_block_whole,
     ]

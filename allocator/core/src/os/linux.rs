@@ -205,6 +205,9 @@ pub(crate) fn processors() -> usize {
     if known { unsafe { libc::CPU_COUNT(&set) }.max(1) as usize } else { 1024 }
 }
 
+// Not into who asks, once in the life of a process: its room on the stack would be theirs in every thread.
+#[cold]
+#[inline(never)]
 pub(crate) fn memory_limit() -> Option<usize> {
     super::cgroup::memory_limit(read)
 }
