@@ -405,6 +405,20 @@ impl Spans {
         self.starter
     }
 
+    /// How many blocks of `class` can be handed out, up to `wanted`.
+    #[inline(always)]
+    fn room_for(&self, class: Class, wanted: usize) -> usize {
+        let mut room = 0;
+        let mut span = self.with_room[class].first();
+        while let Some(listed) = span
+            && room < wanted
+        {
+            room += listed.room();
+            span = SpanList::after(listed);
+        }
+        room.min(wanted)
+    }
+
     /// Hands out a block for each of `slots`; the listed spans have that many.
     fn take(&mut self, class: Class, slots: &[Slot]) {
         let mut left = slots.len();

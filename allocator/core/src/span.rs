@@ -194,7 +194,7 @@ impl Span {
         let put = |slot: &Slot, block: usize| slot.set(ptr::with_exposed_provenance_mut(block));
         // Blocks of neighbouring addresses, the lowest of index `first`.
         let mut run = |first: usize, count: usize| {
-            // Four at once, as in `run`.
+            // Four at once: see `run`.
             let (fours, others) = slots[left - count..left].as_chunks();
             let mut block = start + (first + count) * size;
             for [a, b, c, d] in fours {

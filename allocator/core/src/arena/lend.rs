@@ -9,7 +9,6 @@ use core::ptr;
 use super::{Arena, Spans};
 use crate::magazine::Slot;
 use crate::size_class::{self, CLASS_SLOTS, Class};
-use crate::span::SpanList;
 use crate::sync::{AtomicPtr, Ordering};
 
 /// For each class that fills lines an arena that may have room; null: nobody knows of any. Hints.
@@ -54,19 +53,5 @@ impl Spans {
         let count = self.room_for(class, slots.len());
         self.take(class, &slots[..count]);
         count
-    }
-
-    /// How many blocks of `class` can be handed out, up to `wanted`.
-    #[inline(always)]
-    pub(super) fn room_for(&self, class: Class, wanted: usize) -> usize {
-        let mut room = 0;
-        let mut span = self.with_room[class].first();
-        while let Some(listed) = span
-            && room < wanted
-        {
-            room += listed.room();
-            span = SpanList::after(listed);
-        }
-        room.min(wanted)
     }
 }
