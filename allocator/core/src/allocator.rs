@@ -20,10 +20,13 @@ use crate::units::{self, ARENAS, Entry, Units};
 const INBOX_BOUND: u32 = 32;
 /// A heap keeps an empty magazine for each of this many bytes that its private depot may hold.
 const BYTES_PER_SPARE: usize = 32 << 10;
+/// Empty magazines that a heap keeps at most: they go round from those who fill them to those who empty them, and are memory.
+const SPARES_MAX: u32 = 64;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
-/// Bytes of blocks in one heap's private depot: at most, at least, and in all heaps together beyond the least.
-const DEPOT_MAX: usize = 8 << 20;
+/// Bytes of blocks in one heap's private depot: at most (what a thread frees and allocates again in one sweep of its data, for which it would else go
+/// to the spans), at least, and in all heaps together beyond the least.
+const DEPOT_MAX: usize = 32 << 20;
 const DEPOT_MIN: usize = 64 << 10;
 const DEPOT_SUM: usize = 64 << 20;
 /// Slow paths between two looks at the clock.
@@ -371,7 +374,7 @@ impl Allocator {
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
         // Relaxed: as in `share_depots`.
-        let bound = (self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32;
+        let bound = ((self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32).min(SPARES_MAX);
         if heap.spares.len() > bound {
             self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
         }

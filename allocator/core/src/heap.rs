@@ -153,7 +153,7 @@ impl Heap {
                     outgoing: Cell::new(ptr::null_mut()),
                     full: Stack::new(),
                     low: Cell::new(0),
-                    allowed: Cell::new(1),
+                    allowed: Cell::new(0),
                     missed: Cell::new(0),
                     wanted: Cell::new(FIRST_WANTED),
                     started: Cell::new(0),

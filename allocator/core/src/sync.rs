@@ -48,7 +48,7 @@ pub(crate) struct RawLock(AtomicU32);
 
 impl RawLock {
     /// How often a waiter looks before it sleeps.
-    const LOOKS: u32 = if cfg!(loom) { 1 } else { 40 };
+    const LOOKS: u32 = if cfg!(loom) { 1 } else { 200 };
 
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {

@@ -103,7 +103,7 @@ impl Allocator {
                     self.shed(heap, class, magazine);
                 }
             }
-            bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()).max(1));
+            bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()));
             bin.low.set(bin.full.len() as u16);
             bin.missed.set(bin.missed.get() / 2);
             bin.want_less();
