@@ -51,13 +51,24 @@ impl Allocator {
         if cached.is_none() && heap.arena().is_some() {
             self.look_at_growth(heap);
         }
-        let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
+        let run = |align| {
+            let run = large(units(size), align);
+            let apart = if heap.large.has_one_at_a_time(run.units) {
+                self.pages.allocate_apart(self.ground(), &heap.large.page_heap, run)
+            } else {
+                None
+            };
+            apart.or_else(|| self.pages.allocate(self.ground(), self.home(heap), run))
+        };
         let spread = self.ground().spread(units(size));
         let elsewhere = || if spread > align { run(spread).or_else(|| run(align)) } else { run(align) };
         match cached.or_else(elsewhere) {
             Some(span) => {
                 if !span.dirty.get() {
                     self.mark_fresh(span);
+                }
+                if heap.arena().is_some() {
+                    heap.large.note_allocated(span);
                 }
                 (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get())
             }
@@ -140,6 +151,9 @@ impl Allocator {
             heap.large.put(span, |span| self.free_run(span));
             self.look_at_clock(heap);
         } else {
+            if heap.arena().is_some() {
+                heap.large.note_freed(span);
+            }
             self.free_run(span);
         }
         Ok(())

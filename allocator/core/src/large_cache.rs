@@ -13,6 +13,9 @@ const SLOTS: usize = 8;
 /// Units of the largest block that is kept, and of all blocks in a cache: 1 MiB, about what the caches of a core hold.
 pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
 
+/// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
+const ALONE: u8 = 4;
+
 /// Freed large blocks, in a ring.
 pub(crate) struct LargeCache {
     spans: [Cell<*const Span>; SLOTS],
@@ -25,6 +28,13 @@ pub(crate) struct LargeCache {
     used: Cell<bool>,
     /// Units of all.
     units: Cell<usize>,
+    /// Where the newest block is, or was, of those that are too large to be kept.
+    newest: Cell<usize>,
+    /// Whether it has been freed, and how many in a row were before the next was allocated; a new thread needs one more.
+    is_free: Cell<bool>,
+    alone: Cell<u8>,
+    /// One more than the page heap of such a thread; 0: it has none yet.
+    pub(crate) page_heap: Cell<u8>,
 }
 
 const _: () = assert!(LARGEST <= u8::MAX as usize);
@@ -38,6 +48,30 @@ impl LargeCache {
             count: Cell::new(0),
             used: Cell::new(false),
             units: Cell::new(0),
+            newest: Cell::new(0),
+            is_free: Cell::new(true),
+            alone: Cell::new(ALONE - 1),
+            page_heap: Cell::new(0),
+        }
+    }
+
+    /// Whether a block of `units` is too large to be kept, and the thread has had one such block at a time lately.
+    pub(crate) fn has_one_at_a_time(&self, units: usize) -> bool {
+        units > LARGEST && self.is_free.get() && self.alone.get() == ALONE
+    }
+
+    /// A block was allocated.
+    pub(crate) fn note_allocated(&self, span: &Span) {
+        if span.units.get() > LARGEST {
+            self.alone.set(if self.is_free.replace(false) { (self.alone.get() + 1).min(ALONE) } else { 0 });
+            self.newest.set(span.start.get());
+        }
+    }
+
+    /// A block was freed that is not kept.
+    pub(crate) fn note_freed(&self, span: &Span) {
+        if span.start.get() == self.newest.get() {
+            self.is_free.set(true);
         }
     }
 
@@ -164,6 +198,29 @@ mod tests {
         }
         assert_eq!(units(&shed), [3, 4, 5, 6, 7, 8, 9, 10, LARGEST]);
         assert_eq!(cache.units.get(), LARGEST);
+    }
+
+    #[test]
+    fn a_thread_has_one_block_at_a_time_until_two_overlap() {
+        let (cache, blocks) = (LargeCache::new(), [span(LARGEST + 1), span(LARGEST + 1)]);
+        blocks[1].start.set(1 << 30);
+        assert!(!cache.has_one_at_a_time(LARGEST + 1), "nothing is known");
+        cache.note_allocated(blocks[0]);
+        assert!(!cache.has_one_at_a_time(LARGEST + 1), "it is not free");
+        cache.note_freed(blocks[0]);
+        assert!(cache.has_one_at_a_time(LARGEST + 1));
+        assert!(!cache.has_one_at_a_time(LARGEST), "such are kept");
+        cache.note_allocated(blocks[0]);
+        cache.note_allocated(blocks[1]);
+        cache.note_freed(blocks[0]);
+        assert!(!cache.has_one_at_a_time(LARGEST + 1), "the newest lives");
+        for _ in 0..ALONE {
+            cache.note_freed(blocks[1]);
+            assert!(!cache.has_one_at_a_time(LARGEST + 1), "there were two");
+            cache.note_allocated(blocks[1]);
+        }
+        cache.note_freed(blocks[1]);
+        assert!(cache.has_one_at_a_time(LARGEST + 1));
     }
 
     #[test]

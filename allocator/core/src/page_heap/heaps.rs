@@ -1,7 +1,10 @@
 //! Several page heaps side by side, each with its lock; no run is split or merged between two of them. All arenas begin at the
 //! first; one that often finds the lock of its page heap taken moves on to the next. So a program whose threads rarely
 //! meet keeps its free memory in one place, and one whose threads do spreads over as many locks as it needs.
+//! A thread that has one large block at a time takes it from a page heap that it shares with few such threads.
 //! (glibc's arenas are chosen so; jemalloc has a page heap for each arena. Here they take what is dirty from each other.)
+
+use core::cell::Cell;
 
 use super::shared::PAGE_HEAPS;
 use super::{Ground, PageHeap, Run, Source};
@@ -46,6 +49,8 @@ impl Home {
 /// See the module. A new one is all zeros, so that those of the process cost no memory until they are entered.
 pub(crate) struct PageHeaps {
     heaps: [OwnLine<Lock<PageHeap>>; PAGE_HEAPS],
+    /// Threads that have one large block at a time, counted.
+    apart: AtomicU8,
     /// How many may be used; 0: nobody asked yet.
     used: AtomicU8,
     /// One more than the last that was ever entered: the others hold nothing, and a look at their locks would cost each its pages.
@@ -56,6 +61,7 @@ impl PageHeaps {
     pub(crate) const fn new() -> Self {
         Self {
             heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
+            apart: AtomicU8::new(0),
             used: AtomicU8::new(0),
             entered: AtomicU8::new(0),
         }
@@ -95,6 +101,34 @@ impl PageHeaps {
         })
     }
 
+    /// A run for a thread that has one large block at a time, from the page heap of few such threads: what it frees is there when it asks again, and
+    /// lies where it lay, so that it touches the same pages; in one page heap for all, whoever is first takes the beginning of what another freed.
+    /// `None`: there is no memory in that one.
+    pub(crate) fn allocate_apart(
+        &self,
+        ground: Ground,
+        page_heap: &Cell<u8>,
+        run: Run,
+    ) -> Option<&'static Span> {
+        if page_heap.get() == 0 {
+            // Relaxed: each gets another number.
+            let number = usize::from(self.apart.fetch_add(1, Ordering::Relaxed));
+            page_heap.set((number % self.used()) as u8 + 1);
+        }
+        let index = usize::from(page_heap.get()) - 1;
+        self.note_entered(index);
+        let mut heap = self.heaps[index].lock();
+        heap.page_heap = index as u8;
+        heap.allocate(ground, run, Source::Any)
+    }
+
+    fn note_entered(&self, index: usize) {
+        if self.entered().len() <= index {
+            // Relaxed: a hint.
+            self.entered.fetch_max(index as u8 + 1, Ordering::Relaxed);
+        }
+    }
+
     /// The page heap that an arena takes its runs from, and its index.
     fn enter(&self, home: &Home) -> (usize, Guard<'_, PageHeap>) {
         // Relaxed, here and below: hints.
@@ -105,10 +139,7 @@ impl PageHeaps {
             // Relaxed: as above.
             home.met.store(0, Ordering::Relaxed);
         }
-        if self.entered().len() <= index {
-            // Relaxed: as above.
-            self.entered.fetch_max(index as u8 + 1, Ordering::Relaxed);
-        }
+        self.note_entered(index);
         let mut own = self.heaps[index].try_lock().unwrap_or_else(|| self.meet(home, index));
         own.page_heap = index as u8;
         (index, own)

@@ -5,6 +5,8 @@ mod filled;
 mod growth;
 mod spread;
 
+use core::cell::Cell;
+
 use super::bins::{BINS, bin_of};
 use super::heaps::MEETINGS;
 use super::huge::HUGE_FROM;
@@ -457,5 +459,27 @@ fn short_dirty_runs_are_purged_where_that_makes_a_long_clean_one() {
     assert_eq!(world.heap().dirty_bytes(), elsewhere.bytes() + UNIT, "what is not needed stays");
     for run in [run, between] {
         world.free(run);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
+fn threads_that_have_one_block_at_a_time_find_it_where_it_was() {
+    let world = World::new();
+    let (ground, places) = (world.ground(), [const { Cell::new(0) }; 2]);
+    let allocate = |thread: usize, mib: usize| {
+        let run = large((mib << 20) / UNIT, UNIT);
+        world.heaps.allocate_apart(ground, &places[thread], run).expect("memory")
+    };
+    let mut blocks = [allocate(0, 8), allocate(1, 8)];
+    let starts = blocks.map(|block| block.start.get());
+    assert_ne!(blocks[0].page_heap, blocks[1].page_heap);
+    for round in 0..20 {
+        let (first, second) = (round % 2, (round + 1) % 2);
+        world.heaps.free(ground, blocks[first]);
+        world.heaps.free(ground, blocks[second]);
+        blocks[first] = allocate(first, 1 + round % 7);
+        blocks[second] = allocate(second, 1 + round % 5);
+        assert_eq!(blocks.map(|block| block.start.get()), starts);
     }
 }
