@@ -5,6 +5,7 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Below, Lenders};
 use crate::depot::Depot;
 use crate::heap::Heap;
+use crate::large_cache;
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
@@ -14,7 +15,7 @@ use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
 use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering, OwnLine};
-use crate::units::{self, ARENAS, Entry, Units};
+use crate::units::{self, ARENAS, Entry, UNIT, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
@@ -29,6 +30,9 @@ pub(crate) const SPARES_AT_ONCE: u32 = 8;
 const DEPOT_MAX: usize = 32 << 20;
 const DEPOT_MIN: usize = 64 << 10;
 const DEPOT_SUM: usize = 64 << 20;
+/// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
+const LARGE_MIN: usize = (64 << 10) / UNIT;
+const LARGE_SUM: usize = (4 << 20) / UNIT;
 /// Slow paths between two looks at the clock.
 const EVENTS_PER_LOOK: u32 = 64;
 
@@ -46,8 +50,9 @@ pub struct Allocator {
     home: Home,
     pub(crate) spares: OwnLine<Lock<Batches>>,
     pub(crate) meta: Lock<Meta>,
-    /// Bytes of blocks that one heap's private depot may hold.
+    /// Bytes of blocks that one heap's private depot may hold, and units of its large blocks.
     depot_bound: AtomicUsize,
+    large_bound: AtomicUsize,
 }
 
 impl Allocator {
@@ -66,6 +71,7 @@ impl Allocator {
             spares: OwnLine(Lock::new(Batches::new())),
             meta: Lock::new(Meta::new()),
             depot_bound: AtomicUsize::new(DEPOT_MAX),
+            large_bound: AtomicUsize::new(large_cache::LARGEST),
         }
     }
 
@@ -102,9 +108,11 @@ impl Allocator {
     /// A block of `class` when the loaded magazine is empty or not there; null: no memory.
     #[inline]
     pub(crate) fn refill(&self, heap: &Heap, class: Class) -> *mut u8 {
-        let Some(arena) = heap.arena() else { return self.take_direct(class) };
+        let (Some(arena), Some(source)) = (heap.arena(), heap.source(class)) else {
+            return self.take_direct(class);
+        };
         if !self.options.is_on(Name::Cache) {
-            return arena.take_one(self.below(), class);
+            return source.take_one(self.below(), class);
         }
         self.look_at_clock(heap);
         let bin = &heap.bins[class];
@@ -146,7 +154,7 @@ impl Allocator {
         };
         let wanted = bin.want_more(class);
         // SAFETY: the magazine is this heap's.
-        let count = arena.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into(), &heap.donor);
+        let count = source.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into(), &heap.donor);
         if count == 0 {
             heap.load(class, magazine, 0);
             return ptr::null_mut();
@@ -201,11 +209,19 @@ impl Allocator {
         true
     }
 
-    /// Shares the private depots' sum out over `heaps` heaps.
-    pub(crate) fn share_depots(&self, heaps: u32) {
-        let bound = (DEPOT_SUM / heaps.max(1) as usize).clamp(DEPOT_MIN, DEPOT_MAX);
-        // Relaxed: a bound on memory, not a promise.
-        self.depot_bound.store(bound, Ordering::Relaxed);
+    /// Shares what heaps may keep in sum out over `heaps` heaps.
+    pub(crate) fn share_caches(&self, heaps: u32) {
+        let heaps = heaps.max(1) as usize;
+        let large = LARGE_SUM * os::processors() / heaps;
+        // Relaxed, twice: a bound on memory, not a promise.
+        self.depot_bound.store((DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX), Ordering::Relaxed);
+        self.large_bound.store(large.clamp(LARGE_MIN, large_cache::LARGEST), Ordering::Relaxed);
+    }
+
+    /// Units of freed large blocks that one heap may keep.
+    pub(crate) fn large_bound(&self) -> usize {
+        // Relaxed: as in `share_caches`.
+        if self.is_tight() { 0 } else { self.large_bound.load(Ordering::Relaxed) }
     }
 
     /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all
@@ -213,7 +229,7 @@ impl Allocator {
     #[inline]
     fn bound_depot(&self, heap: &Heap, class: Class) {
         let bin = &heap.bins[class];
-        // Relaxed: as in `share_depots`.
+        // Relaxed: as in `share_caches`.
         let bound = if self.is_tight() { 0 } else { self.depot_bound.load(Ordering::Relaxed) };
         while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
             && let Some(magazine) = heap.fetch(class)
@@ -373,7 +389,7 @@ impl Allocator {
     #[inline(always)]
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
-        // Relaxed: as in `share_depots`.
+        // Relaxed: as in `share_caches`.
         let bound = ((self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32).min(SPARES_MAX);
         if heap.spares.len() > bound {
             self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));

@@ -35,6 +35,8 @@ pub struct Heap {
     mask: Cell<usize>,
     /// The arena; null for an inert heap.
     pub(crate) arena: Cell<*const Arena>,
+    /// The arena that blocks of classes that fill lines come from.
+    filling: Cell<*const Arena>,
     /// Bytes of blocks in the private depot.
     pub(crate) depot_bytes: Cell<usize>,
     /// Slow paths taken, for the clock, and for others to see that the thread is active.
@@ -135,6 +137,7 @@ impl Heap {
             near: Cell::new(NEAR),
             mask: Cell::new(units::NOBODYS_MASK),
             arena: Cell::new(ptr::null()),
+            filling: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
             events: AtomicU32::new(0),
             claim: Claim::new(),
@@ -213,8 +216,9 @@ impl Heap {
     }
 
     /// Gives an inert heap its arena.
-    pub(crate) fn settle(&self, arena: &Arena) {
+    pub(crate) fn settle(&self, arena: &Arena, filling: &Arena) {
         self.arena.set(arena);
+        self.filling.set(filling);
         self.mask.set(units::mask_of(arena.index));
     }
 
@@ -224,9 +228,16 @@ impl Heap {
         unsafe { self.arena.get().as_ref() }
     }
 
-    /// Whether a small block with this entry is its arena's.
+    /// The arena that its blocks of `class` come from.
+    pub(crate) fn source(&self, class: Class) -> Option<&'static Arena> {
+        let arena = if size_class::fills_lines(class) { &self.filling } else { &self.arena };
+        // SAFETY: arenas live for ever.
+        unsafe { arena.get().as_ref() }
+    }
+
+    /// Whether a small block with this entry comes from where its own come from.
     pub(crate) fn owns(&self, entry: Entry) -> bool {
-        self.arena().is_some_and(|arena| arena.index == units::arena_in(entry))
+        self.source(units::class_in(entry)).is_some_and(|arena| arena.index == units::arena_in(entry))
     }
 
     /// See [`size_class::near_class`].

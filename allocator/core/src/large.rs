@@ -141,14 +141,14 @@ impl Allocator {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
         self.ground().learn_touched(span);
+        let bound = self.large_bound();
         if heap.arena().is_some()
-            && span.units.get() <= large_cache::LARGEST
+            && span.units.get() <= bound
             && self.options.is_on(Name::Cache)
             && !self.options.thresholds.returns_at_once(span.bytes())
-            && !self.is_tight()
         {
             span.dirty.set(true);
-            heap.large.put(span, |span| self.free_run(span));
+            heap.large.put(span, bound, |span| self.free_run(span));
             self.look_at_clock(heap);
         } else {
             if heap.arena().is_some() {

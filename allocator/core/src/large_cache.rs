@@ -124,12 +124,12 @@ impl LargeCache {
         self.remove(found)
     }
 
-    /// Puts a freed span of at most [`LARGEST`] units in. What there is no more room for, the oldest first, goes to
-    /// `shed`.
-    pub(crate) fn put(&self, span: &'static Span, mut shed: impl FnMut(&'static Span)) {
+    /// Puts a freed span of at most `bound` units in, which is [`LARGEST`] at most. What is more than so many units, or than there is room for, goes to
+    /// `shed`, the oldest first.
+    pub(crate) fn put(&self, span: &'static Span, bound: usize, mut shed: impl FnMut(&'static Span)) {
         self.used.set(true);
         let units = span.units.get();
-        while (self.count() == SLOTS || self.units.get() + units > LARGEST)
+        while (self.count() == SLOTS || self.units.get() + units > bound)
             && let Some(oldest) = self.remove(0)
         {
             shed(oldest);
@@ -175,7 +175,7 @@ mod tests {
         let (cache, mut shed) = (LargeCache::new(), Vec::new());
         let spans = [span(8), span(9), span(8)];
         for span in spans {
-            cache.put(span, |span| shed.push(span));
+            cache.put(span, LARGEST, |span| shed.push(span));
         }
         assert!(cache.take(10).is_none() && cache.take(7).is_none());
         assert!(ptr::eq(cache.take(8).expect("kept"), spans[2]));
@@ -189,12 +189,12 @@ mod tests {
     fn the_oldest_blocks_make_room() {
         let (cache, mut shed) = (LargeCache::new(), Vec::new());
         for units in 1..=10 {
-            cache.put(span(units), |span| shed.push(span));
+            cache.put(span(units), LARGEST, |span| shed.push(span));
         }
         assert_eq!(units(&shed), [1, 2]);
         shed.clear();
         for _ in 0..2 {
-            cache.put(span(LARGEST), |span| shed.push(span));
+            cache.put(span(LARGEST), LARGEST, |span| shed.push(span));
         }
         assert_eq!(units(&shed), [3, 4, 5, 6, 7, 8, 9, 10, LARGEST]);
         assert_eq!(cache.units.get(), LARGEST);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn what_was_not_used_for_a_while_is_shed() {
         let (cache, mut shed) = (LargeCache::new(), Vec::new());
-        cache.put(span(5), |_| unreachable!("there is room"));
+        cache.put(span(5), LARGEST, |_| unreachable!("there is room"));
         cache.trim(|span| shed.push(span));
         assert!(shed.is_empty(), "it was used");
         cache.trim(|span| shed.push(span));

@@ -6,13 +6,14 @@ use crate::allocator::Allocator;
 use crate::arena::Arena;
 use crate::heap::Heap;
 use crate::meta::Spares;
+use crate::os;
 use crate::size_class::{self, CLASSES, Class};
 use crate::sync::{self, Ordering};
 use crate::units::ARENAS;
 
 /// Index of the arena for threads without a heap.
 const COMMON: u16 = 1;
-/// Heaps of threads that ended that are kept as they are, for the next threads.
+/// Heaps of threads that ended that are kept as they are, for the next threads: one for each processor, but no more than this.
 const WARM: usize = 8;
 /// Bytes of blocks that a heap that no thread uses keeps no more of than a loaded magazine: they are few of its blocks, and most of its bytes.
 const LONG: u32 = 1024;
@@ -117,11 +118,19 @@ impl Allocator {
         unsafe { record.write(const { Heap::inert() }) };
         // SAFETY: just written; heaps' memory is never unmapped.
         let heap: &'static Heap = unsafe { record.as_ref() };
-        heap.settle(arena);
+        heap.settle(arena, self.filling_arena(arena));
         self.apply_options(heap);
         registry.list(heap);
-        self.share_depots(registry.count_of_heaps);
+        self.share_caches(registry.count_of_heaps);
         Some(heap)
+    }
+
+    /// The arena that the heaps of `arena` take blocks from that fill lines: `arena` itself, or, beyond as many as there are processors, one of those.
+    /// Such blocks may come from anywhere, and what threads do that wait for a processor would be room that nobody uses in spans of their own.
+    fn filling_arena(&self, arena: &Arena) -> &'static Arena {
+        let first = usize::from(COMMON + 1);
+        let place = usize::from(arena.index).saturating_sub(first) % os::processors();
+        self.arena((first + place) as u16)
     }
 
     /// Takes a heap back. It stays warm for a while: a thread that begins soon gets it with its magazines, but for full ones of longer
@@ -143,14 +152,15 @@ impl Allocator {
             {
                 self.flush_linked(arena.inbox.close());
             }
-            match registry.warm.iter_mut().find(|place| place.is_none()) {
+            let kept = os::processors().min(WARM);
+            match registry.warm[..kept].iter_mut().find(|place| place.is_none()) {
                 Some(place) => {
                     *place = Some(heap);
                     None
                 }
                 None => {
-                    registry.warm.rotate_left(1);
-                    registry.warm[WARM - 1].replace(heap)
+                    registry.warm[..kept].rotate_left(1);
+                    registry.warm[kept - 1].replace(heap)
                 }
             }
         };
@@ -176,7 +186,7 @@ impl Allocator {
         registry.unlist(heap);
         // SAFETY: only this function knows the heap.
         unsafe { registry.spares.put(NonNull::from(heap)) };
-        self.share_depots(registry.count_of_heaps);
+        self.share_caches(registry.count_of_heaps);
     }
 
     /// Whether several threads used malloc lately.
@@ -263,7 +273,7 @@ impl Allocator {
         for heap in kept.into_iter().flatten().filter(|heap| heap.arena().is_some()) {
             registry.list(heap);
         }
-        self.share_depots(registry.count_of_heaps);
+        self.share_caches(registry.count_of_heaps);
     }
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {

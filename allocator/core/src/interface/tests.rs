@@ -1,6 +1,7 @@
 //! The whole allocator on the simulated system: random programs whose blocks must not overlap nor lose their content.
 
 mod adopting;
+mod crowded;
 #[cfg(not(miri))]
 mod faults;
 #[cfg(not(miri))]

@@ -194,7 +194,21 @@ pub(crate) fn huge_pages() -> HugePages {
     }
 }
 
+/// How many the process may use, as it was when somebody asked first.
 pub(crate) fn processors() -> usize {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: everybody comes to the same result.
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known > 0 {
+        return known as usize;
+    }
+    let counted = count_processors();
+    // Relaxed: as above.
+    KNOWN.store(counted as u32, Ordering::Relaxed);
+    counted
+}
+
+fn count_processors() -> usize {
     // SAFETY: plain data.
     let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
     // SAFETY: the call fills in the set, which is that long; it fails on machines with more processors than fit.

@@ -51,8 +51,6 @@ pub(crate) struct PageHeaps {
     heaps: [OwnLine<Lock<PageHeap>>; PAGE_HEAPS],
     /// Threads that have one large block at a time, counted.
     apart: AtomicU8,
-    /// How many may be used; 0: nobody asked yet.
-    used: AtomicU8,
     /// One more than the last that was ever entered: the others hold nothing, and a look at their locks would cost each its pages.
     entered: AtomicU8,
 }
@@ -62,7 +60,6 @@ impl PageHeaps {
         Self {
             heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
             apart: AtomicU8::new(0),
-            used: AtomicU8::new(0),
             entered: AtomicU8::new(0),
         }
     }
@@ -113,7 +110,7 @@ impl PageHeaps {
         if page_heap.get() == 0 {
             // Relaxed: each gets another number.
             let number = usize::from(self.apart.fetch_add(1, Ordering::Relaxed));
-            page_heap.set((number % self.used()) as u8 + 1);
+            page_heap.set((number % used()) as u8 + 1);
         }
         let index = usize::from(page_heap.get()) - 1;
         self.note_entered(index);
@@ -152,24 +149,11 @@ impl PageHeaps {
         let met = home.met.load(Ordering::Relaxed) + 1;
         home.met.store(met % MEETINGS, Ordering::Relaxed);
         if met == MEETINGS {
-            let next = (index + 1) % self.used();
+            let next = (index + 1) % used();
             // Relaxed: as above.
             home.page_heap.store(next as u8, Ordering::Relaxed);
         }
         self.heaps[index].lock()
-    }
-
-    /// How many page heaps are used: two for each processor, since an arena that meets another chooses without looking.
-    fn used(&self) -> usize {
-        // Relaxed: everybody comes to the same result.
-        let known = self.used.load(Ordering::Relaxed);
-        if known > 0 {
-            return known.into();
-        }
-        let used = (2 * os::processors()).clamp(1, PAGE_HEAPS);
-        // Relaxed: as above.
-        self.used.store(used as u8, Ordering::Relaxed);
-        used
     }
 
     /// What `take` finds that is dirty: in the arena's page heap, or in another one that has `units` dirty ones and is not in use. Where there is
@@ -228,6 +212,11 @@ impl PageHeaps {
         }
         sum
     }
+}
+
+/// How many page heaps are used: two for each processor, since an arena that meets another chooses without looking.
+fn used() -> usize {
+    (2 * os::processors()).min(PAGE_HEAPS)
 }
 
 /// A run of one large block.

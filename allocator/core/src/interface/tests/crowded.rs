@@ -1,0 +1,74 @@
+//! More threads than processors: what waits is not to keep memory that nobody can use meanwhile.
+
+use super::*;
+use crate::large_cache;
+use crate::os;
+use crate::units::{self, UNIT};
+
+/// Of a class that does not fill lines, and of one that does; neither begins with blocks of the starter for long.
+const SIZES: [usize; 2] = [48, 4096];
+/// Blocks of each size in each heap.
+const BLOCKS: usize = 64;
+
+fn attach(allocator: &'static Allocator, count: usize) -> Vec<&'static Heap> {
+    (0..count).map(|_| allocator.attach().expect("memory")).collect()
+}
+
+fn detach(allocator: &Allocator, heaps: Vec<&'static Heap>) {
+    for heap in heaps {
+        // SAFETY: the heap came from `attach`, and is used no more.
+        unsafe { allocator.detach(heap) };
+    }
+}
+
+#[test]
+fn blocks_that_fill_lines_come_from_as_many_arenas_as_there_are_processors() {
+    let allocator = allocator();
+    let heaps = attach(allocator, 3 * os::processors());
+    let load = |heap, size| -> Vec<_> {
+        (0..BLOCKS).map(|index| Filled::new(allocator.allocate(heap, size), size, index as u8)).collect()
+    };
+    for (size, arenas) in SIZES.into_iter().zip([heaps.len(), os::processors()]) {
+        let blocks: Vec<_> = heaps.iter().map(|heap| load(heap, size)).collect();
+        let owner = |blocks: &Vec<Filled>| {
+            let newest = blocks.last().expect("there are some").block;
+            // SAFETY: a live block.
+            units::arena_in(unsafe { allocator.units.entry(newest) })
+        };
+        let owners: std::collections::BTreeSet<_> = blocks.iter().map(owner).collect();
+        assert_eq!(owners.len(), arenas, "blocks of {size} bytes");
+        for (heap, blocks) in heaps.iter().rev().zip(blocks) {
+            blocks.into_iter().for_each(|block| block.free(allocator, heap));
+        }
+    }
+    detach(allocator, heaps);
+    allocator.reclaim(&Heap::inert());
+    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
+}
+
+#[test]
+fn as_many_heaps_of_ended_threads_stay_warm_as_there_are_processors() {
+    let allocator = allocator();
+    detach(allocator, attach(allocator, 3 * os::processors()));
+    assert_eq!(allocator.registry.lock().heaps().count(), os::processors());
+}
+
+#[test]
+fn the_more_threads_the_fewer_freed_large_blocks_each_keeps() {
+    let allocator = allocator();
+    let mut heaps = attach(allocator, 1);
+    let keep = |heap: &Heap| {
+        let blocks: Vec<_> = (0..8).map(|_| allocator.allocate(heap, 256 << 10)).collect();
+        for block in blocks {
+            // SAFETY: live, and given up here.
+            assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+        }
+        heap.large.bytes()
+    };
+    assert_eq!(keep(heaps[0]), large_cache::LARGEST * UNIT);
+    heaps.extend(attach(allocator, 8 * os::processors() - 1));
+    assert_eq!(keep(heaps[0]), 512 << 10, "4 MiB for each processor");
+    heaps.extend(attach(allocator, 100 * os::processors()));
+    assert_eq!(keep(heaps[1]), 0, "64 KiB each");
+    detach(allocator, heaps);
+}
