@@ -25,7 +25,7 @@ const BYTES_PER_SPARE: usize = 32 << 10;
 const SPARES_MAX: u32 = 64;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
-/// Bytes of blocks in one heap's private depot: at most (what a thread frees and allocates again in one sweep of its data, for which it would else go
+/// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep of its data, for which it would else go
 /// to the spans), at least, and in all heaps together beyond the least.
 const DEPOT_MAX: usize = 32 << 20;
 const DEPOT_MIN: usize = 64 << 10;
@@ -50,7 +50,7 @@ pub struct Allocator {
     home: Home,
     pub(crate) spares: OwnLine<Lock<Batches>>,
     pub(crate) meta: Lock<Meta>,
-    /// Bytes of blocks that one heap's private depot may hold, and units of its large blocks.
+    /// Bytes that one heap's private depot may hold, and units of its large blocks.
     depot_bound: AtomicUsize,
     large_bound: AtomicUsize,
 }
