@@ -126,7 +126,7 @@ impl Allocator {
     }
 
     /// The arena that the heaps of `arena` take blocks from that fill lines: `arena` itself, or, beyond as many as there are processors, one of those.
-    /// Such blocks may come from anywhere, and what threads do that wait for a processor would be room that nobody uses in spans of their own.
+    /// Such blocks may come from anywhere, and what a thread that waits for a processor does not use would be room of spans of its own that nobody uses.
     fn filling_arena(&self, arena: &Arena) -> &'static Arena {
         let first = usize::from(COMMON + 1);
         let place = usize::from(arena.index).saturating_sub(first) % os::processors();
