@@ -7,16 +7,13 @@ use crate::heap::Heap;
 use crate::large_cache;
 use crate::options::Name;
 use crate::os;
-use crate::page_heap::large;
+use crate::page_heap::{MOVED_FROM, large};
 use crate::span::{Span, Use};
 use crate::units::UNIT;
 
 /// A block that this allocator did not hand out (or that is no block at all).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Foreign;
-
-/// Bytes from which on moving pages costs less than copying them.
-const MOVED_FROM: usize = 512 << 10;
 
 /// Bytes from which on a block of zeros may be had by giving back what was there: more than the caches of large blocks hold.
 pub(crate) const CLEARED_FROM: usize = large_cache::LARGEST * UNIT + 1;
@@ -83,8 +80,8 @@ impl Allocator {
         }
     }
 
-    /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere by moving its pages; null: that is not
-    /// worth it, or not possible.
+    /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere: where free memory has its pages already, by a copy; else by
+    /// moving its pages to where it will have room. Null: that is not worth it, or not possible.
     ///
     /// # Safety
     /// As for [`Allocator::large_span`]; if the result is not null, the block is no more.
@@ -94,18 +91,29 @@ impl Allocator {
         if from.bytes() < MOVED_FROM || size > isize::MAX as usize {
             return Ok(ptr::null_mut());
         }
-        self.ground().unmark(from);
+        let start = |run: &Span| ptr::with_exposed_provenance_mut(run.start.get());
         // Only within a page heap: both runs need its lock.
         let mut pages = self.pages.of(from);
+        if let Some(to) = pages.allocate_dirty_with_room(self.ground(), units(size)) {
+            drop(pages);
+            // SAFETY: both runs are live, the caller's, and no shorter.
+            unsafe { ptr::copy_nonoverlapping(block, start(to), from.bytes()) };
+            self.free_run(from);
+            return Ok(start(to));
+        }
         let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
             return Ok(ptr::null_mut());
         };
-        if pages.remap(self.ground(), from, to) {
-            drop(pages);
-            self.mark_fresh(to);
-            return Ok(ptr::with_exposed_provenance_mut(to.start.get()));
+        // Over pages that are there none are moved: they would be lost.
+        if !to.dirty.get() {
+            self.ground().unmark(from);
+            if pages.remap(self.ground(), from, to) {
+                drop(pages);
+                self.mark_fresh(to);
+                return Ok(start(to));
+            }
         }
-        pages.free(self.ground(), to);
+        pages.take_back(self.ground(), to);
         Ok(ptr::null_mut())
     }
 
@@ -162,11 +170,10 @@ impl Allocator {
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.
     pub(crate) fn free_run(&self, span: &'static Span) {
         self.ground().unmark(span);
-        // Before the lock is taken: nobody else knows the run. One that is remapped becomes clean there.
+        // Before the lock is taken: nobody else knows the run.
         let clean = self.options.thresholds.returns_at_once(span.bytes())
-            && !span.remapped.get()
             // SAFETY: a live run of the caller's, who needs its content no more.
-            && unsafe { os::purge(span.start.get(), span.bytes()) };
+            && unsafe { self.ground().give_back(span) };
         span.dirty.set(!clean);
         let mut more = self.pages.of(span).take_back(self.ground(), span);
         while more {

@@ -15,6 +15,7 @@ mod huge;
 mod limit;
 mod purge;
 mod queue;
+mod remap;
 mod resize;
 mod score;
 mod shared;
@@ -30,6 +31,7 @@ pub(crate) use self::heaps::{Home, PageHeaps, large};
 pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
+pub(crate) use self::remap::MOVED_FROM;
 pub(crate) use self::shared::Shared;
 use self::shared::Told;
 use crate::meta::{Meta, Spares};
@@ -235,9 +237,6 @@ impl PageHeap {
             Use::Mixed => self.mixed_units -= span.units.get(),
             _ => self.large_blocks -= 1,
         }
-        if Self::unmix(ground, span) {
-            span.dirty.set(false);
-        }
         span.since_ms.set(now);
         let few = self.queue.units() < CALL_FROM;
         self.link(ground, span);
@@ -333,6 +332,7 @@ impl PageHeap {
         {
             place = self.absorb(before, span, place);
             before.units.set(before.units.get() + span.units.get());
+            ground.join_mappings(before, span);
             self.discard(span);
             merged = before;
         }
@@ -342,6 +342,7 @@ impl PageHeap {
         {
             place = self.absorb(after, merged, place);
             merged.units.set(merged.units.get() + after.units.get());
+            ground.join_mappings(merged, after);
             self.discard(after);
         }
         ground.units.set_ends(merged.start.get(), merged.units.get(), ptr(merged));
@@ -392,8 +393,8 @@ impl PageHeap {
         let rest =
             self.descriptor(ground, start, span.units.get() - units, span.usage.get(), span.dirty.get())?;
         rest.since_ms.set(span.since_ms.get());
-        rest.remapped.set(span.remapped.get());
         span.units.set(units);
+        ground.share_mappings(span, rest);
         Some(rest)
     }
 

@@ -94,9 +94,6 @@ pub(crate) struct Span {
     pub(crate) page_heap: u8,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
-    /// Large: whether its pages came from elsewhere, so that the system keeps a mapping of its own for them. Guarded by the page heap's
-    /// lock.
-    pub(crate) remapped: Cell<bool>,
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it.
     pub(crate) cached: Cell<bool>,
     /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
@@ -110,6 +107,8 @@ pub(crate) struct Span {
     pub(crate) since_ms: Cell<u64>,
     /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
     pub(crate) marked_to: Cell<usize>,
+    /// Mappings of its own that the system keeps for it, at most, since pages were moved there. Guarded by the page heap's lock.
+    pub(crate) mappings: Cell<u32>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Span, free) == 64 - size_of::<u64>());
@@ -128,9 +127,9 @@ impl Span {
             page_heap,
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
-            remapped: Cell::new(false),
             cached: Cell::new(false),
             marked_to: Cell::new(0),
+            mappings: Cell::new(0),
             class: Cell::new(0),
             blocks: Cell::new(0),
             listed: Cell::new(false),

@@ -91,9 +91,11 @@ impl PageHeap {
     fn join_ends(&mut self, ground: Ground, run: &'static Span, parts: [&'static Span; 2]) {
         let [front, back] = parts;
         let (start, units) = (front.start.get(), front.units.get() + back.units.get());
-        self.discard(if core::ptr::eq(front, run) { back } else { front });
+        let other = if core::ptr::eq(front, run) { back } else { front };
         run.start.set(start);
         run.units.set(units);
+        ground.join_mappings(run, other);
+        self.discard(other);
         ground.units.set_ends(run.start.get(), units, ptr(run));
     }
 }

@@ -21,9 +21,9 @@ pub(super) struct Purge {
 
 impl Purge {
     /// Asks the system. `false`: it refused.
-    fn ask(&self) -> bool {
+    fn ask(&self, ground: Ground) -> bool {
         // SAFETY: the run is free, and in no list any more.
-        unsafe { os::purge(self.span.start.get(), self.span.bytes()) }
+        unsafe { ground.give_back(self.span) }
     }
 }
 
@@ -37,7 +37,7 @@ impl PageHeaps {
                 && let Some(run) = Self::begin(heap, ground, now_ms)
             {
                 left -= run.span.units.get().min(left);
-                let purged = run.ask();
+                let purged = run.ask(ground);
                 heap.lock().end_purge(ground, run, purged);
             }
         }
@@ -84,7 +84,7 @@ impl PageHeap {
 
     /// Purges a run that was taken out. Whether the system did so.
     pub(super) fn purge(&mut self, ground: Ground, run: Purge) -> bool {
-        let purged = run.ask();
+        let purged = run.ask(ground);
         self.end_purge(ground, run, purged);
         purged
     }

@@ -95,8 +95,8 @@ pub(crate) struct Shared {
     pub(super) dense: Dense,
     pub(super) filled: Filled,
     pub(super) spread: Spread,
-    /// Large runs whose pages came from elsewhere.
-    pub(super) remapped: AtomicUsize,
+    /// Mappings that the system keeps for pages that were moved, at most.
+    pub(super) mappings: AtomicUsize,
 }
 
 impl Shared {
@@ -118,7 +118,7 @@ impl Shared {
             dense: Dense::new(),
             filled: Filled::new(),
             spread: Spread::new(),
-            remapped: AtomicUsize::new(0),
+            mappings: AtomicUsize::new(0),
         }
     }
 

@@ -3,6 +3,7 @@
 mod dense;
 mod filled;
 mod growth;
+mod remap;
 mod spread;
 
 use core::cell::Cell;
@@ -250,37 +251,6 @@ fn where_huge_pages_are_dear_small_blocks_get_few() {
             world.free(span);
         }
     }
-}
-
-#[test]
-fn pages_move_to_another_run_and_what_is_left_is_clean() {
-    let world = World::new();
-    let ground = world.ground();
-    let heap = &mut *world.heap();
-    let allocate = |heap: &mut PageHeap, units| heap.allocate_large(ground, units).expect("memory");
-    // Relaxed: nobody else is there.
-    let remapped = || ground.shared.remapped.load(Ordering::Relaxed);
-    let (from, wall) = (allocate(heap, 4), allocate(heap, 1));
-    let to = allocate(heap, 9);
-    let byte =
-        |span: &Span, offset: usize| core::ptr::with_exposed_provenance_mut::<u8>(span.start.get() + offset);
-    // SAFETY: the run is this test's, and that long.
-    unsafe { byte(from, 4 * UNIT - 1).write(7) };
-    let place = byte(from, 4 * UNIT - 1);
-    assert!(heap.remap(ground, from, to));
-    // SAFETY: as above; the simulated system's memory stays readable.
-    assert_eq!(unsafe { (byte(to, 4 * UNIT - 1).read(), place.read()) }, (7, 0));
-    assert_eq!((heap.dirty_bytes(), remapped(), heap.large_blocks), (0, 1, 2));
-    heap.shrink(ground, to, 2);
-    assert_eq!(heap.dirty_bytes(), 0, "the rest of it is a mapping like any other again");
-    os::inject(os::Faults::From(0));
-    let again = allocate(heap, 3);
-    assert!(!heap.remap(ground, to, again), "where the system refuses nothing changes");
-    os::inject(os::Faults::None);
-    for span in [wall, to, again] {
-        heap.free(ground, span);
-    }
-    assert_eq!((heap.used_bytes(), remapped(), heap.large_blocks), (0, 0, 0));
 }
 
 #[test]

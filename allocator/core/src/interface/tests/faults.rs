@@ -120,12 +120,18 @@ fn walled(world: &mut World) {
     assert!(world.malloc(600 << 10) && world.malloc(100 << 10));
 }
 
-/// Free memory everywhere: in magazines, in the cache of large blocks, dirty and remapped.
+/// Free memory everywhere: in magazines, in the cache of large blocks, and dirty; and a block whose pages were moved.
 fn used(world: &mut World) {
     walled(world);
     assert!(world.attach_other() && world.realloc(0, 3 << 20));
     assert!((0..3000).all(|_| world.malloc(700)) && world.malloc(300 << 10));
     world.free(3001);
+}
+
+/// The same, and what was remapped is dirty.
+fn moved_and_freed(world: &mut World) {
+    used(world);
+    world.free(world.live.len());
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -244,7 +250,7 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "trim",
-        prepare: used,
+        prepare: moved_and_freed,
         act: |world| {
             world.allocator.trim(world.heap());
             world.allocator.statistics().retained == 0
