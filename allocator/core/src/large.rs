@@ -48,18 +48,18 @@ impl Allocator {
         if cached.is_none() && heap.arena().is_some() {
             self.look_at_growth(heap);
         }
-        let run = |align| {
+        let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
+        let alone = || {
+            let apart = heap.large.has_one_at_a_time(units(size));
             let run = large(units(size), align);
-            let apart = if heap.large.has_one_at_a_time(run.units) {
-                self.pages.allocate_apart(self.ground(), &heap.large.page_heap, run)
-            } else {
-                None
-            };
-            apart.or_else(|| self.pages.allocate(self.ground(), self.home(heap), run))
+            apart.then(|| self.pages.allocate_apart(self.ground(), &heap.large.page_heap, run)).flatten()
         };
-        let spread = self.ground().spread(units(size));
-        let elsewhere = || if spread > align { run(spread).or_else(|| run(align)) } else { run(align) };
-        match cached.or_else(elsewhere) {
+        let elsewhere = || {
+            let spread = self.ground().spread(units(size));
+            let there = if spread > align { run(spread) } else { None };
+            there.or_else(|| run(align))
+        };
+        match cached.or_else(alone).or_else(elsewhere) {
             Some(span) => {
                 if !span.dirty.get() {
                     self.mark_fresh(span);

@@ -1,7 +1,7 @@
 //! Where large blocks begin of which a program touches little. Those of the next ones should begin where earlier ones did: then their first pages,
 //! which are touched most, are there already, instead of more and more others. So they begin at few places: at multiples of a
 //! power of two, a quarter to a half of their size. (snmalloc gets the same by classes of sizes up to the largest.) Blocks that are filled
-//! lie side by side, since what is between blocks would be lost.
+//! lie side by side, since what is between blocks would be lost. (So do those of a thread that has one at a time: it finds the same place anyway.)
 //!
 //! Which of the two it is, blocks tell that were fresh when they were handed out: when they are freed, it is looked how much of them was touched.
 
@@ -19,7 +19,7 @@ const APART_MOST: usize = CHUNK;
 const LOOKS: usize = 8;
 const LOOK: usize = CHUNK;
 /// What is touched of a sparse block at most, as a part of it.
-const FEW: usize = 4;
+const FEW: usize = 2;
 
 /// How sparse the program's large blocks are. A hint.
 pub(super) struct Spread {

@@ -20,12 +20,12 @@ fn two_blocks_tell_whether_the_program_touches_little_of_them() {
     for units in [SHORT, LONG] {
         let world = World::new();
         let spread = || world.ground().spread(64) > UNIT;
-        let told = [units * UNIT / 5, units * UNIT / 5].map(|touched| {
+        let told = [units * UNIT * 2 / 5, units * UNIT / 5].map(|touched| {
             use_one(&world, units, touched);
             spread()
         });
         assert_eq!(told, [false, true], "{units}");
-        let told = [UNIT, UNIT, UNIT, units * UNIT / 3, units * UNIT, 0, 0].map(|touched| {
+        let told = [UNIT, UNIT, UNIT, units * UNIT * 2 / 3, units * UNIT, 0, 0].map(|touched| {
             use_one(&world, units, touched);
             spread()
         });
@@ -72,7 +72,7 @@ fn sparse_blocks_begin_at_a_quarter_to_a_half_of_their_size_and_leave_more_dirty
     for _ in 0..2 {
         use_one(&world, SHORT, 1);
     }
-    assert_eq!(world.shared.spread.times(), 4);
+    assert_eq!(world.shared.spread.times(), 2);
     let places = [1, 3, 4, 7, 8, 100, 256, 1000, 100_000].map(|units| world.ground().spread(units) / UNIT);
     assert_eq!(places, [1, 1, 2, 2, 4, 32, 128, 128, 128]);
 }
