@@ -42,6 +42,7 @@ impl Allocator {
     }
 
     /// A large block, and whether it may hold anything but zeros; null: no memory.
+    #[inline(never)]
     fn allocate_run(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
         let first = self.allocate_large(heap, size, align);
         // What no address space could hold is not worth giving everything back.
@@ -56,7 +57,11 @@ impl Allocator {
     #[cold]
     #[inline(never)]
     pub(crate) fn allocate_unusual(&self, heap: &Heap, size: usize) -> *mut u8 {
-        if size == 0 { self.allocate_class(heap, 1) } else { self.allocate_run(heap, size, QUANTUM).0 }
+        if size == 0 {
+            return self.allocate_class(heap, 1);
+        }
+        let kept = Self::newest_large(heap, size);
+        if kept.is_null() { self.allocate_run(heap, size, QUANTUM).0 } else { kept }
     }
 
     /// A block of at least `size` bytes at a multiple of `align` (a power of two); null: no memory.
@@ -122,22 +127,33 @@ impl Allocator {
     ///
     /// # Safety
     /// As for [`Allocator::free`]; `entry` is the block's.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) unsafe fn free_unusual(
         &self,
         heap: &Heap,
         block: *mut u8,
         entry: Entry,
     ) -> Result<(), Foreign> {
-        if entry != 0 {
-            // SAFETY: the caller's contract.
-            unsafe { self.free_slow(heap, block, entry) };
+        if entry == 0 {
+            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+            return unsafe { self.free_not_small(heap, block) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.free_slow(heap, block, entry) };
+        Ok(())
+    }
+
+    /// A large or foreign block, NULL.
+    ///
+    /// # Safety
+    /// As for [`Allocator::free`]; `block` is not a live small block.
+    #[inline(never)]
+    unsafe fn free_not_small(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
+        // SAFETY: the caller's contract.
+        if block.is_null() || unsafe { self.keep_large(heap, block) } {
             return Ok(());
         }
-        if block.is_null() {
-            return Ok(());
-        }
-        // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+        // SAFETY: the caller's contract.
         unsafe { self.free_large(heap, block) }
     }
 

@@ -37,7 +37,49 @@ fn units(size: usize) -> usize {
     size.div_ceil(UNIT).max(1)
 }
 
+/// Whether a block that begins where a run does is a large one that was handed out.
+#[inline(always)]
+fn is_live(span: &Span, block: *mut u8) -> bool {
+    span.usage.get() == Use::Large && span.start.get() == block.addr() && !span.cached.get()
+}
+
 impl Allocator {
+    /// The large block that this thread freed last, if it is about as large as `size`; else null.
+    #[inline(always)]
+    pub(crate) fn newest_large(heap: &Heap, size: usize) -> *mut u8 {
+        let newest = heap.large.take_newest(units(size));
+        newest.map_or(ptr::null_mut(), |span| ptr::with_exposed_provenance_mut(span.start.get()))
+    }
+
+    /// Keeps a large block for this thread, if there is room and nothing to learn from it. Else it is as it was, for
+    /// [`Allocator::free_large`].
+    ///
+    /// # Safety
+    /// As for [`Allocator::free_large`].
+    #[inline(always)]
+    pub(crate) unsafe fn keep_large(&self, heap: &Heap, block: *mut u8) -> bool {
+        // SAFETY: the caller's contract.
+        let Some(span) = (unsafe { self.units.span(block.addr()) }) else { return false };
+        // SAFETY: descriptors' memory is never unmapped.
+        let span: &'static Span = unsafe { span.as_ref() };
+        let kept = is_live(span, block)
+            && span.dirty.get()
+            && self.keeps(heap, span)
+            && heap.large.put_beside(span, self.large_bound());
+        if kept {
+            self.look_at_clock(heap);
+        }
+        kept
+    }
+
+    /// Whether threads keep blocks like this one at all.
+    #[inline(always)]
+    fn keeps(&self, heap: &Heap, span: &Span) -> bool {
+        heap.arena().is_some()
+            && self.options.is_on(Name::Cache)
+            && !self.options.thresholds.returns_at_once(span.bytes())
+    }
+
     /// A large block of at least `size` bytes at a multiple of `align` (a power of two), and whether it may hold
     /// anything but zeros; null: no memory.
     pub(crate) fn allocate_large(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
@@ -126,13 +168,7 @@ impl Allocator {
         let span = unsafe { self.units.span(block.addr()) };
         // SAFETY: descriptors' memory is never unmapped.
         match span.map(|span| -> &'static Span { unsafe { span.as_ref() } }) {
-            Some(span)
-                if span.usage.get() == Use::Large
-                    && span.start.get() == block.addr()
-                    && !span.cached.get() =>
-            {
-                Ok(span)
-            }
+            Some(span) if is_live(span, block) => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
             _ => os::die(
@@ -145,16 +181,13 @@ impl Allocator {
     ///
     /// # Safety
     /// `block` is not a live small block, and not NULL; if it is ours, nobody uses it any more.
+    #[inline(never)]
     pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
         self.ground().learn_touched(span);
         let bound = self.large_bound();
-        if heap.arena().is_some()
-            && span.units.get() <= bound
-            && self.options.is_on(Name::Cache)
-            && !self.options.thresholds.returns_at_once(span.bytes())
-        {
+        if span.units.get() <= bound && self.keeps(heap, span) {
             span.dirty.set(true);
             heap.large.put(span, bound, |span| self.free_run(span));
             self.look_at_clock(heap);

@@ -16,14 +16,21 @@ pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
 /// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
 const ALONE: u8 = 4;
 
+/// Whether a block of `size` units will do for one of `wanted`.
+#[inline(always)]
+fn fits(size: usize, wanted: usize) -> bool {
+    size.wrapping_sub(wanted) <= wanted / 8
+}
+
 /// Freed large blocks, in a ring.
 pub(crate) struct LargeCache {
     spans: [Cell<*const Span>; SLOTS],
     /// Their units: a look at each span would be a cache miss.
     sizes: [Cell<u8>; SLOTS],
-    /// Where the oldest is, and how many there are.
-    oldest: Cell<u8>,
-    count: Cell<u8>,
+    /// Where the oldest is, and how many there are. (Whole words: the compiler reads more than a byte of which it needs few bits, and what follows a store
+    /// of less waits for it.)
+    oldest: Cell<usize>,
+    count: Cell<usize>,
     /// Whether a block was put in or taken since the last trim.
     used: Cell<bool>,
     /// Units of all.
@@ -81,12 +88,12 @@ impl LargeCache {
     }
 
     fn count(&self) -> usize {
-        self.count.get().into()
+        self.count.get()
     }
 
     /// Where in the ring the block is that came as `age`th of those that are there.
     fn place(&self, age: usize) -> usize {
-        (usize::from(self.oldest.get()) + age) % SLOTS
+        (self.oldest.get() + age) % SLOTS
     }
 
     /// Takes out the span that came as `age`th of those that are there.
@@ -97,7 +104,7 @@ impl LargeCache {
         let place = self.place(age);
         let (removed, units) = (self.spans[place].get(), self.sizes[place].get());
         if age == 0 {
-            self.oldest.set(self.place(1) as u8);
+            self.oldest.set(self.place(1));
         } else {
             for newer in age + 1..self.count() {
                 let (to, from) = (self.place(newer - 1), self.place(newer));
@@ -113,27 +120,60 @@ impl LargeCache {
         Some(span)
     }
 
+    /// The newest span, if it has at least `units` units, and no more than an eighth more.
+    #[inline(always)]
+    pub(crate) fn take_newest(&self, units: usize) -> Option<&'static Span> {
+        let newest = self.count().checked_sub(1)?;
+        let place = self.place(newest);
+        let size = usize::from(self.sizes[place].get());
+        if !fits(size, units) {
+            return None;
+        }
+        self.used.set(true);
+        self.count.set(newest);
+        self.units.set(self.units.get() - size);
+        // SAFETY: cached spans are large ones, whose descriptors are live.
+        let span = unsafe { self.spans[place].get().as_ref() }?;
+        span.cached.set(false);
+        Some(span)
+    }
+
     /// The newest span of at least `units` units, and of no more than an eighth more.
     pub(crate) fn take(&self, units: usize) -> Option<&'static Span> {
         if units > LARGEST {
             return None;
         }
-        let fits = |size: u8| usize::from(size).wrapping_sub(units) <= units / 8;
-        let found = (0..self.count()).rev().find(|&age| fits(self.sizes[self.place(age)].get()))?;
+        let fits = |age: &usize| fits(self.sizes[self.place(*age)].get().into(), units);
+        let found = (0..self.count()).rev().find(fits)?;
         self.used.set(true);
         self.remove(found)
+    }
+
+    /// Puts a freed span in beside all others; `false` where there is no room.
+    #[inline(always)]
+    pub(crate) fn put_beside(&self, span: &'static Span, bound: usize) -> bool {
+        let room = self.count() < SLOTS && self.units.get() + span.units.get() <= bound;
+        if room {
+            self.push(span);
+        }
+        room
     }
 
     /// Puts a freed span of at most `bound` units in, which is [`LARGEST`] at most. What is more than so many units, or than there is room for, goes to
     /// `shed`, the oldest first.
     pub(crate) fn put(&self, span: &'static Span, bound: usize, mut shed: impl FnMut(&'static Span)) {
+        while !self.put_beside(span, bound) {
+            match self.remove(0) {
+                Some(oldest) => shed(oldest),
+                None => return self.push(span),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn push(&self, span: &'static Span) {
         self.used.set(true);
         let units = span.units.get();
-        while (self.count() == SLOTS || self.units.get() + units > bound)
-            && let Some(oldest) = self.remove(0)
-        {
-            shed(oldest);
-        }
         let place = self.place(self.count());
         self.spans[place].set(span);
         self.sizes[place].set(units as u8);
@@ -182,6 +222,19 @@ mod tests {
         assert!(ptr::eq(cache.take(8).expect("kept"), spans[1]), "an eighth more will do");
         assert!(ptr::eq(cache.take(8).expect("kept"), spans[0]));
         assert!(cache.take(8).is_none() && shed.is_empty());
+        assert!(spans.iter().all(|span| !span.cached.get()));
+    }
+
+    #[test]
+    fn the_newest_block_is_at_hand_and_no_other() {
+        let (cache, spans) = (LargeCache::new(), [span(8), span(16)]);
+        assert!(cache.take_newest(8).is_none());
+        assert!(spans.iter().all(|&span| cache.put_beside(span, 24)));
+        assert!(!cache.put_beside(span(1), 24), "more than the bound");
+        assert!(cache.take_newest(8).is_none() && cache.take_newest(17).is_none(), "it does not fit");
+        assert!(ptr::eq(cache.take_newest(15).expect("kept"), spans[1]));
+        assert!(ptr::eq(cache.take_newest(8).expect("kept"), spans[0]));
+        assert_eq!((cache.units.get(), cache.take_newest(1).is_none()), (0, true));
         assert!(spans.iter().all(|span| !span.cached.get()));
     }
 
