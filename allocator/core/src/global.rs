@@ -8,15 +8,18 @@ use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
 use crate::helper::Helper;
+use crate::interface::keeps_place;
 use crate::large::Foreign;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{CLASS_SLOTS, far_class};
+use crate::size_class::{self, CLASS_SLOTS, SMALL_MAX, aligned_size, far_class};
+use crate::starter::MIXED;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 use crate::thresholds::Parameter;
+use crate::units::{Entry, class_in};
 
 pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
 /// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
@@ -207,7 +210,19 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
 }
 
 /// See [`Allocator::allocate_aligned`].
+#[inline(always)]
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
+    let heap = thread_local::heap();
+    // What lies in magazines came from spans: it is aligned as its size is.
+    let block = aligned_size(size, align)
+        .and_then(|size| heap.near_class(size).or_else(|| far_class(size)))
+        .map_or(ptr::null_mut(), |class| heap.pop(class));
+    if block.is_null() { malloc_aligned_slow(size, align) } else { block }
+}
+
+#[cold]
+#[inline(never)]
+fn malloc_aligned_slow(size: usize, align: usize) -> *mut u8 {
     PROCESS.allocate_aligned(&Current::enter(), size, align)
 }
 
@@ -218,14 +233,45 @@ pub fn malloc_shared(size: usize) -> *mut u8 {
 
 /// See [`Allocator::allocate_zeroed`].
 pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
-    PROCESS.allocate_zeroed(&Current::enter(), size, align)
+    if size > SMALL_MAX {
+        return PROCESS.allocate_zeroed(&Current::enter(), size, align);
+    }
+    let block = malloc_aligned(size, align);
+    if !block.is_null() {
+        // SAFETY: a fresh block of at least `size` bytes.
+        unsafe { block.write_bytes(0, size) };
+    }
+    block
 }
 
 /// See [`Allocator::reallocate`].
 ///
 /// # Safety
 /// See there.
+#[inline(always)]
 pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
+    // SAFETY: the caller's contract.
+    match small_size(unsafe { PROCESS.units.entry(block.addr()) }) {
+        Some(old_size) if keeps_place(old_size, size) => Ok(block),
+        Some(old_size) if size <= SMALL_MAX => {
+            let new = malloc_aligned(size, align);
+            if !new.is_null() {
+                // SAFETY: both blocks are live and distinct, and at least that long.
+                unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
+                // SAFETY: the caller gives the block up.
+                unsafe { if free_fast(block) { Ok(()) } else { free_slow(block) } }?;
+            }
+            Ok(new)
+        }
+        // SAFETY: the caller's contract.
+        _ => unsafe { realloc_slow(block, size, align) },
+    }
+}
+
+/// # Safety
+/// As for [`realloc`].
+#[inline(never)]
+unsafe fn realloc_slow(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
     // SAFETY: the caller's contract.
     unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
 }
@@ -263,7 +309,21 @@ pub fn trim() -> bool {
 ///
 /// # Safety
 /// See there.
+#[inline]
 pub unsafe fn usable_size(block: *mut u8) -> Result<usize, Foreign> {
     // SAFETY: the caller's contract.
-    unsafe { PROCESS.usable_size(block) }
+    match small_size(unsafe { PROCESS.units.entry(block.addr()) }) {
+        Some(size) => Ok(size),
+        // SAFETY: the caller's contract.
+        None => unsafe { PROCESS.usable_size(block) },
+    }
+}
+
+/// Bytes of a small block with this entry that did not come from a starter.
+#[inline(always)]
+fn small_size(entry: Entry) -> Option<usize> {
+    match class_in(entry) {
+        MIXED => None,
+        class => Some(size_class::of(class).size as usize),
+    }
 }

@@ -11,6 +11,12 @@ use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_
 use crate::starter::{self, MIXED};
 use crate::units::{self, Entry, UNIT};
 
+/// Whether a small block keeps its place when it is resized: while at least half of it is used. (A large one gives the rest back there.)
+#[inline(always)]
+pub(crate) fn keeps_place(old_size: usize, size: usize) -> bool {
+    size <= old_size && size >= old_size / 2
+}
+
 impl Allocator {
     /// A block of at least `size` bytes, aligned to 16; null: no memory.
     #[inline(always)]
@@ -192,9 +198,8 @@ impl Allocator {
     ) -> Result<*mut u8, Foreign> {
         // SAFETY: the caller's contract.
         let old_size = unsafe { self.usable_size(block) }?;
-        // A block keeps its place while at least half of it is used; a large one gives the rest back there.
         let fits = if old_size <= SMALL_MAX {
-            size <= old_size && size >= old_size / 2
+            keeps_place(old_size, size)
         } else {
             // SAFETY: the caller's contract; a block larger than any class is a large one.
             size > SMALL_MAX && unsafe { self.resize_large(block, size) }?

@@ -229,9 +229,15 @@ pub(crate) fn far_class(size: usize) -> Option<Class> {
 
 /// The smallest class that serves `size` bytes at multiples of `align` (a power of two).
 pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
-    let first = class_of(size.max(align))?;
-    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment.
-    (first..=CLASSES).find(|&class| align <= UNIT && (INFO[class].size as usize).is_multiple_of(align))
+    class_of(aligned_size(size, align)?)
+}
+
+/// The size whose class serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
+#[inline(always)]
+pub(crate) fn aligned_size(size: usize, align: usize) -> Option<usize> {
+    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment. All multiples of a class's step are classes up to the
+    // next power of two: what is a multiple of the alignment, too, is such a class, or below one that is.
+    (size <= SMALL_MAX && align <= UNIT).then(|| (size.max(1) + align - 1) & !(align - 1))
 }
 
 impl ClassInfo {
@@ -315,12 +321,12 @@ mod tests {
 
     #[test]
     fn an_aligned_class_is_aligned() {
-        for shift in 4..=14 {
-            for size in [1, 17, 100, 1000, 5000, 20_000] {
-                let align = 1 << shift;
+        for align in (0..=UNIT.ilog2()).map(|shift| 1 << shift) {
+            for size in (0..=SMALL_MAX).step_by(if cfg!(miri) { 499 } else { 1 }) {
                 let class = class_of_aligned(size, align).expect("small");
-                assert!(of(class).size as usize >= size);
-                assert_eq!(of(class).size as usize % align, 0);
+                let aligned = |class: &Class| (of(*class).size as usize).is_multiple_of(align);
+                let least = (1..=CLASSES).find(|class| of(*class).size as usize >= size && aligned(class));
+                assert_eq!(Some(class), least, "{size} bytes at multiples of {align}");
             }
         }
         assert_eq!(class_of_aligned(16, 32 << 10), None);

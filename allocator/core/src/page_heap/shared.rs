@@ -160,8 +160,11 @@ impl PageHeap {
         }
         let told = core::mem::replace(&mut self.told, Told::new(own)).sums;
         for ((all, own), told) in shared.sums.parts().into_iter().zip(own.parts()).zip(told.parts()) {
-            // Relaxed: a hint.
-            all.fetch_add(own.wrapping_sub(*told), Ordering::Relaxed);
+            // A large block that comes and goes changes one of them.
+            if own != told {
+                // Relaxed: a hint.
+                all.fetch_add(own.wrapping_sub(*told), Ordering::Relaxed);
+            }
         }
         // Relaxed: a hint.
         shared.dirty[usize::from(self.page_heap)].store(own.dirty, Ordering::Relaxed);
