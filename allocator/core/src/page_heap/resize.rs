@@ -1,6 +1,7 @@
 //! Large runs that change their length.
 
 use super::{Ground, PageHeap, Source, large, ptr};
+use crate::os;
 use crate::span::Span;
 use crate::units::UNIT;
 
@@ -20,8 +21,9 @@ impl PageHeap {
     /// A run of `units` for a large block that grows, made of a dirty one that has room to grow further. `None`: there is none, or
     /// dirty runs have few pages.
     pub(crate) fn allocate_dirty_with_room(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
-        let wanted = units + units / ROOM;
-        if ground.shared.spread.times() > 1 || self.dirty.find(wanted).is_none() {
+        let wanted = units.saturating_add(units / ROOM);
+        let possible = wanted <= os::window().len() / UNIT && ground.shared.spread.times() == 1;
+        if !possible || self.dirty.find(wanted).is_none() {
             return None;
         }
         let span = self.allocate(ground, large(wanted, UNIT), Source::Dirty)?;

@@ -91,6 +91,10 @@ fn a_block_that_grows_goes_where_pages_are_and_room_is_left() {
     let world = World::new();
     let room = |units: usize| world.heap().allocate_dirty_with_room(world.ground(), units);
     assert!(room(MOVED).is_none(), "nothing is dirty");
+    assert!(
+        room(usize::MAX / UNIT).is_none() && room(usize::MAX).is_none(),
+        "no address space is that large"
+    );
     let (first, wall) = (large(&world, 2 * MOVED), large(&world, 1));
     world.free(first);
     assert!(room(2 * MOVED).is_none(), "no room is left");
