@@ -27,10 +27,10 @@ pub(crate) struct LargeCache {
     spans: [Cell<*const Span>; SLOTS],
     /// Their units: a look at each span would be a cache miss.
     sizes: [Cell<u8>; SLOTS],
-    /// Where the oldest is, and how many there are. (Whole words: the compiler reads more than a byte of which it needs few bits, and what follows a store
+    /// Where the oldest is, and how many there are. (No bytes: the compiler reads more than a byte of which it needs few bits, and what follows a store
     /// of less waits for it.)
-    oldest: Cell<usize>,
-    count: Cell<usize>,
+    oldest: Cell<u32>,
+    count: Cell<u32>,
     /// Whether a block was put in or taken since the last trim.
     used: Cell<bool>,
     /// Units of all.
@@ -88,12 +88,12 @@ impl LargeCache {
     }
 
     fn count(&self) -> usize {
-        self.count.get()
+        self.count.get() as usize
     }
 
     /// Where in the ring the block is that came as `age`th of those that are there.
     fn place(&self, age: usize) -> usize {
-        (self.oldest.get() + age) % SLOTS
+        (self.oldest.get() as usize + age) % SLOTS
     }
 
     /// Takes out the span that came as `age`th of those that are there.
@@ -104,7 +104,7 @@ impl LargeCache {
         let place = self.place(age);
         let (removed, units) = (self.spans[place].get(), self.sizes[place].get());
         if age == 0 {
-            self.oldest.set(self.place(1));
+            self.oldest.set(self.place(1) as u32);
         } else {
             for newer in age + 1..self.count() {
                 let (to, from) = (self.place(newer - 1), self.place(newer));
@@ -130,7 +130,7 @@ impl LargeCache {
             return None;
         }
         self.used.set(true);
-        self.count.set(newest);
+        self.count.set(newest as u32);
         self.units.set(self.units.get() - size);
         // SAFETY: cached spans are large ones, whose descriptors are live.
         let span = unsafe { self.spans[place].get().as_ref() }?;
