@@ -8,18 +8,16 @@ use crate::allocator::Allocator;
 use crate::fork;
 use crate::heap::Heap;
 use crate::helper::Helper;
-use crate::interface::keeps_place;
+use crate::interface::{keeps_place, small_size};
 use crate::large::Foreign;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{self, CLASS_SLOTS, SMALL_MAX, aligned_size, far_class};
-use crate::starter::MIXED;
+use crate::size_class::{CLASS_SLOTS, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 use crate::thresholds::Parameter;
-use crate::units::{Entry, class_in};
 
 pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
 /// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
@@ -312,18 +310,5 @@ pub fn trim() -> bool {
 #[inline]
 pub unsafe fn usable_size(block: *mut u8) -> Result<usize, Foreign> {
     // SAFETY: the caller's contract.
-    match small_size(unsafe { PROCESS.units.entry(block.addr()) }) {
-        Some(size) => Ok(size),
-        // SAFETY: the caller's contract.
-        None => unsafe { PROCESS.usable_size(block) },
-    }
-}
-
-/// Bytes of a small block with this entry that did not come from a starter.
-#[inline(always)]
-fn small_size(entry: Entry) -> Option<usize> {
-    match class_in(entry) {
-        MIXED => None,
-        class => Some(size_class::of(class).size as usize),
-    }
+    unsafe { PROCESS.usable_size(block) }
 }

@@ -17,6 +17,15 @@ pub(crate) fn keeps_place(old_size: usize, size: usize) -> bool {
     size <= old_size && size >= old_size / 2
 }
 
+/// Bytes of a small block with this entry; `None`: it is none, or came from a starter.
+#[inline(always)]
+pub(crate) fn small_size(entry: Entry) -> Option<usize> {
+    match units::class_in(entry) {
+        MIXED => None,
+        class => Some(size_class::of(class).size as usize),
+    }
+}
+
 impl Allocator {
     /// A block of at least `size` bytes, aligned to 16; null: no memory.
     #[inline(always)]
@@ -167,21 +176,29 @@ impl Allocator {
     ///
     /// # Safety
     /// `block` is foreign, or a live block; it is not NULL.
+    #[inline]
     pub unsafe fn usable_size(&self, block: *mut u8) -> Result<usize, Foreign> {
         // SAFETY: the caller's contract.
-        match unsafe { self.units.entry(block.addr()) } {
-            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
-            0 => unsafe { self.large_size(block) },
-            entry => Ok(size_class::of(self.class(block, entry)).size as usize),
+        let entry = unsafe { self.units.entry(block.addr()) };
+        match small_size(entry) {
+            Some(size) => Ok(size),
+            // SAFETY: the caller's contract.
+            None => unsafe { self.unusual_size(block, entry) },
         }
     }
 
-    /// The class of a live small block with this entry.
-    fn class(&self, block: *mut u8, entry: Entry) -> Class {
-        match units::class_in(entry) {
-            MIXED => self.arena(units::arena_in(entry)).mixed_class(block),
-            class => class,
+    /// Bytes of a large or foreign block, or of one that came from a starter.
+    ///
+    /// # Safety
+    /// As for [`Allocator::usable_size`]; `entry` is the block's.
+    #[inline(never)]
+    unsafe fn unusual_size(&self, block: *mut u8, entry: Entry) -> Result<usize, Foreign> {
+        if entry == 0 {
+            // SAFETY: the caller's contract, and the entry says that the block is not a small one.
+            return unsafe { self.large_size(block) };
         }
+        let class = self.arena(units::arena_in(entry)).mixed_class(block);
+        Ok(size_class::of(class).size as usize)
     }
 
     /// A block of at least `size` bytes with the content of `block` as far as it fits, in place where possible, at
