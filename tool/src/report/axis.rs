@@ -69,9 +69,11 @@ pub fn linear(high: f64, base: f64) -> Vec<f64> {
 }
 
 /// Ticks of a logarithmic axis: the densest of a few series of round numbers with no more than
-/// eight of them between `low` and `high`.
+/// eight of them between `low` and `high`, far enough from each other for their labels.
 pub fn logarithmic(low: f64, high: f64, base: f64) -> Vec<f64> {
     const MOST: usize = 8;
+    /// Part of the axis between two ticks.
+    const LEAST_GAP: f64 = 0.1;
     const SERIES: [&[f64]; 4] = [
         &[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
         &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
@@ -86,7 +88,10 @@ pub fn logarithmic(low: f64, high: f64, base: f64) -> Vec<f64> {
         let all = decades.iter().flat_map(|decade| series.iter().map(move |factor| factor * decade));
         all.filter(|tick| (low..=high).contains(tick)).collect()
     };
-    SERIES.into_iter().map(ticks).find(|ticks| ticks.len() <= MOST).unwrap_or_default()
+    let least = (high / low).powf(LEAST_GAP);
+    let fit =
+        |ticks: &Vec<f64>| ticks.len() <= MOST && ticks.windows(2).all(|pair| pair[1] / pair[0] >= least);
+    SERIES.into_iter().map(ticks).find(fit).unwrap_or_default()
 }
 
 /// The largest power of `base` that is no larger than the value.
@@ -105,6 +110,7 @@ mod tests {
         let mib = 1024.0 * 1024.0;
         assert_eq!(linear(11.0 * mib, 1024.0), [0.0, 2.0 * mib, 4.0 * mib, 6.0 * mib, 8.0 * mib, 10.0 * mib]);
         assert_eq!(logarithmic(0.9, 40.0, 1000.0), [1.0, 2.0, 5.0, 10.0, 20.0]);
+        assert_eq!(logarithmic(0.35, 4.5, 1000.0), [0.5, 1.0, 2.0], "0.4 and 0.5 would touch");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::charges::ChargeTable;
 use super::distribution::{Spread, distribution, spreads};
 use super::leak::Leaks;
-use super::lines::{Glance, Line, Noise, floors, glances, lines, overall};
+use super::lines::{Glance, Line, Noise, Standing, floors, glances, lines, overall, standings};
 use super::measured::{self, Block};
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
@@ -44,6 +44,7 @@ struct Page<'a> {
     trade_off: Option<String>,
     sections: &'a [Section<'a>],
     overall: Vec<Line>,
+    standings: Vec<Standing>,
     glances: Vec<Glance>,
     charges: Option<ChargeTable>,
     leak: Option<LeakTable>,
@@ -122,6 +123,7 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         trade_off,
         sections: &sections,
         overall: overall(summary),
+        standings: standings(summary),
         glances: glances(summary),
         charges: ChargeTable::new(&summary.charges),
         leak: summary.heap_leak.as_ref().map(leak_table),
@@ -303,6 +305,8 @@ mod tests {
         let (folder, page) = page_of(&[], allocators, "larson", "");
         assert!(page.contains("</span>&#8288;floor (limit)</th>"), "rows");
         assert!(page.contains(r#"<td class="left">limit, in no mean</td>"#), "means");
+        assert!(page.contains("&#8288;glibc</th><td>0 of 2</td>"), "{page}");
+        assert!(!page.contains("&#8288;floor</th><td>0 of 2</td>"), "nobody is set beside a limit");
         assert!(page.contains("operations per second; dashed: a limit"), "titles");
         let plot =
             |name: &str| std::fs::read_to_string(folder.path().join("out/plots").join(name)).expect("a plot");
@@ -363,6 +367,7 @@ mod tests {
         ));
         assert!(text.contains("![Peak memory (RSS) against threads](plots/larson-memory.svg)"), "{text}");
         assert!(text.contains("| ample | 1 | 1000 /s | 1.00× [1.00–1.00] | equivalent |"), "{text}");
+        assert!(text.contains("| ample | 0 of 2 |  | 0 of 2 |  |\n"), "{text}");
         assert!(!text.contains("\n\n\n\n"), "{text}");
     }
 

@@ -41,27 +41,40 @@ pub type Area = (i32, i32, i32, i32);
 const CHARACTER: i32 = 9;
 const LINE: i32 = 17;
 
-/// Where the left end of each label's middle line goes, for labels around points anywhere within
+/// The end of a label that lies at its place: where a name is shorter than its room, it stays beside its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The label is to the right of the point.
+    Left,
+    /// It is to the left.
+    Right,
+}
+
+/// Where an end of each label's middle line goes, and which, for labels around points anywhere within
 /// `bounds`: the place next to the point that covers least of other labels and of `obstacles`.
-pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec<(Label, (i32, i32))> {
+pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec<(Label, (i32, i32), End)> {
     let mut taken = obstacles.to_vec();
     let mut placed = Vec::with_capacity(labels.len());
     for label in labels {
         let width = label.text.chars().count() as i32 * CHARACTER;
         let (x, y) = label.at;
         let rows = [-12, 12, -26, 26, -40, 40];
-        let places = rows.into_iter().flat_map(|row| [(x + 8, y + row), (x - 8 - width, y + row)]);
-        let area = |&(left, middle): &(i32, i32)| (left, middle - LINE / 2, left + width, middle + LINE / 2);
-        let cost = |place: &(i32, i32)| {
+        let places =
+            rows.into_iter().flat_map(|row| [(x + 8, y + row, End::Left), (x - 8, y + row, End::Right)]);
+        let area = |&(at, middle, end): &(i32, i32, End)| {
+            let left = if end == End::Left { at } else { at - width };
+            (left, middle - LINE / 2, left + width, middle + LINE / 2)
+        };
+        let cost = |place: &(i32, i32, End)| {
             let area = area(place);
             let inside = common(area, bounds) == common(area, area);
             taken.iter().map(|other| common(area, *other)).sum::<i32>()
                 + if inside { 0 } else { i32::MAX / 2 }
         };
         // Of equal places, the first: to the right, and close.
-        let best = places.min_by_key(cost).unwrap_or(label.at);
+        let best = places.min_by_key(cost).unwrap_or((x, y, End::Left));
         taken.push(area(&best));
-        placed.push((label, best));
+        placed.push((label, (best.0, best.1), best.2));
     }
     placed
 }
@@ -98,16 +111,20 @@ mod tests {
     #[test]
     fn names_avoid_each_other_obstacles_and_the_edge() {
         const BOUNDS: Area = (0, 0, 400, 300);
-        let places = |points: &[(i32, i32)], obstacles: &[Area]| -> Vec<(i32, i32)> {
+        let places = |points: &[(i32, i32)], obstacles: &[Area]| -> Vec<(i32, i32, End)> {
             let labels =
                 points.iter().map(|&at| Label { at, text: "name".into(), look: look("x") }).collect();
-            place_around(labels, obstacles, BOUNDS).into_iter().map(|(_, place)| place).collect()
+            let placed = place_around(labels, obstacles, BOUNDS).into_iter();
+            placed.map(|(_, place, end)| (place.0, place.1, end)).collect()
         };
-        assert_eq!(places(&[(100, 100)], &[]), [(108, 88)]);
-        assert_eq!(places(&[(100, 100)], &[(100, 80, 200, 95)]), [(56, 88)]);
-        assert_eq!(places(&[(390, 100)], &[]), [(346, 88)]);
+        assert_eq!(places(&[(100, 100)], &[]), [(108, 88, End::Left)]);
+        assert_eq!(places(&[(100, 100)], &[(100, 80, 200, 95)]), [(92, 88, End::Right)]);
+        assert_eq!(places(&[(390, 100)], &[]), [(382, 88, End::Right)]);
         let four = places(&[(100, 100); 4], &[]);
-        let area = |&(x, y): &(i32, i32)| (x, y - LINE / 2, x + 4 * CHARACTER, y + LINE / 2);
+        let area = |&(x, y, end): &(i32, i32, End)| {
+            let left = if end == End::Left { x } else { x - 4 * CHARACTER };
+            (left, y - LINE / 2, left + 4 * CHARACTER, y + LINE / 2)
+        };
         for (index, place) in four.iter().enumerate() {
             assert!(four[..index].iter().all(|other| common(area(other), area(place)) == 0), "{four:?}");
         }

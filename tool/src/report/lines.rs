@@ -117,6 +117,44 @@ pub fn overall(summary: &Summary) -> Vec<Line> {
     lines.collect()
 }
 
+/// An allocator beside the best other one of each row, as text.
+#[derive(Serialize)]
+pub struct Standing {
+    allocator: String,
+    name: String,
+    colour: &'static str,
+    /// In how many rows another one is faster, and by how much at most.
+    slower: (String, String),
+    /// In how many rows another one is leaner, likewise.
+    larger: (String, String),
+}
+
+impl Standing {
+    /// The heads of its cells.
+    pub const HEAD: [&str; 5] =
+        ["allocator", "slower than the best in", "at most", "larger than the leanest in", "at most"];
+
+    /// Its cells.
+    pub fn cells(self) -> Vec<String> {
+        vec![self.name, self.slower.0, self.slower.1, self.larger.0, self.larger.1]
+    }
+}
+
+/// One line for each allocator that is in the means; none where there are too few blocks for a verdict.
+pub fn standings(summary: &Summary) -> Vec<Standing> {
+    let lines = summary.allocators.iter().filter_map(|allocator| {
+        let told = |metric| allocator.behind(metric).map(|behind| (behind.count(), behind.worst()));
+        Some(Standing {
+            allocator: allocator.name.clone(),
+            name: allocator.name.clone(),
+            colour: COLOURS[look(&allocator.name).colour].name,
+            slower: told(Metric::Throughput)?,
+            larger: told(Metric::PeakRss)?,
+        })
+    });
+    lines.collect()
+}
+
 /// Every allocator in each of these rows.
 pub fn lines(summary: &Summary, rows: &[&Row]) -> Vec<Line> {
     let mut lines = Vec::new();

@@ -5,6 +5,7 @@
 
 mod again;
 mod axis;
+mod behind;
 mod changes;
 mod charges;
 mod compared;

@@ -3,6 +3,7 @@
 use ample_protocol::Measurement;
 use serde::Serialize;
 
+use super::behind::{Behind, Runs, behind};
 use super::charges::{self, Charge};
 use super::comparison::{Comparison, Floor, Ratios, compare, peak_rss};
 use super::gaps::{Gap, Gaps};
@@ -57,6 +58,10 @@ pub struct Overall {
     pub throughput: Option<Comparison>,
     /// Geometric mean of peak RSS as a multiple of the baseline's; none for a limit.
     pub peak_rss: Option<Comparison>,
+    /// In how many rows another one is faster; none for a limit, and where there are too few blocks for a verdict.
+    pub slower: Option<Behind>,
+    /// In how many rows another one is leaner; none likewise.
+    pub larger: Option<Behind>,
     /// Rows that went into the means.
     pub rows: usize,
     /// Rows that failed.
@@ -146,6 +151,14 @@ impl Overall {
             Metric::PeakRss => self.peak_rss,
         }
     }
+
+    /// How far it is behind the best of each row in this metric.
+    pub fn behind(&self, metric: Metric) -> Option<&Behind> {
+        match metric {
+            Metric::Throughput => self.slower.as_ref(),
+            Metric::PeakRss => self.larger.as_ref(),
+        }
+    }
 }
 
 impl Summary {
@@ -159,6 +172,7 @@ impl Summary {
         // By row and allocator, as the cells; and those of glibc to itself by row.
         let mut ratios: Vec<Vec<Option<Ratios>>> = Vec::with_capacity(plan.rows.len());
         let mut to_itself: Vec<Option<Ratios>> = Vec::with_capacity(plan.rows.len());
+        let mut runs: Vec<Runs<'_>> = Vec::with_capacity(plan.rows.len());
         for row in &plan.rows {
             let (workload, threads) = (plan.entries[row.entry].label.as_str(), row.threads);
             let series = |allocator: &'static str| match samples.series(allocator, workload, threads) {
@@ -167,11 +181,15 @@ impl Summary {
             };
             let (reference, twin) = (series(BASELINE), series(TWIN));
             let ratio = |values: &[&Measurement]| Ratios::of(values, reference.as_deref()?, &resamples);
-            let (mut cells, mut of_row) = (Vec::new(), Vec::new());
+            let (mut cells, mut of_row, mut runs_of_row) = (Vec::new(), Vec::new(), Runs::new());
             for allocator in allocators {
                 let series = samples.series(&allocator.name, workload, threads);
                 of_row.push(match &series {
                     Series::Values(values) if !allocator.is_baseline() => ratio(values),
+                    _ => None,
+                });
+                runs_of_row.push(match &series {
+                    Series::Values(values) if allocator.limit.is_none() => Some(values.clone()),
                     _ => None,
                 });
                 cells.push(cell(series, conclusion.blocks, &resamples, |failed, reason| {
@@ -185,11 +203,18 @@ impl Summary {
             let noise_floor = itself.as_ref().map(Ratios::floor);
             rows.push(Row { workload: workload.into(), threads, noise_floor, cells });
             ratios.push(of_row);
+            runs.push(runs_of_row);
             to_itself.push(itself);
         }
         judge_rows(&mut rows, &ratios, conclusion.blocks);
         let to_itself: Vec<&Ratios> = to_itself.iter().flatten().collect();
         let noise_floor = Ratios::mean_of(&to_itself).map(|mean| mean.floor());
+        let mut overall = overall(allocators, &rows, &ratios, noise_floor, conclusion.blocks);
+        let behind = |metric| behind(allocators, &rows, &runs, metric, &resamples, conclusion.blocks);
+        let both = behind(Metric::Throughput).into_iter().zip(behind(Metric::PeakRss));
+        for (allocator, both) in overall.iter_mut().zip(both) {
+            (allocator.slower, allocator.larger) = both;
+        }
         let mut summary = Self {
             schema_version: SCHEMA_VERSION,
             verdict: String::new(),
@@ -197,7 +222,7 @@ impl Summary {
             blocks_run_again: conclusion.block_log.iter().filter(|block| block.run_again.is_some()).count(),
             interrupted: conclusion.interrupted,
             noise_floor,
-            allocators: overall(allocators, &rows, &ratios, noise_floor, conclusion.blocks),
+            allocators: overall,
             rows,
             gaps: gaps.merged(),
             charges: charges::of(conclusion, plan),
@@ -310,6 +335,8 @@ fn overall(
             limit: allocator.limit.is_some(),
             throughput: mean.as_ref().and_then(|_| throughput.next()),
             peak_rss: mean.as_ref().and_then(|_| peak_rss.next()),
+            slower: None,
+            larger: None,
             rows: column(index).len(),
             failed: count(|cell| matches!(cell, Cell::Failed)),
             not_measurable: count(|cell| matches!(cell, Cell::NotMeasurable)),

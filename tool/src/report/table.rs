@@ -7,6 +7,7 @@ use comfy_table::{
 
 use super::comparison::Comparison;
 use super::gaps::Gap;
+use super::lines::{Standing, standings};
 use super::summary::{Cell, Figures, Summary};
 use super::units;
 use crate::stats::{MARGIN, MIN_BLOCKS, Metric, Verdict};
@@ -68,6 +69,12 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
             text.push('\n');
         }
         text.push('\n');
+    }
+    let standings = standings(summary);
+    if !standings.is_empty() {
+        text.push_str(&format!("{}\n", paint("Beside the best of each row", Style::new().bold())));
+        let cells: Vec<Vec<String>> = standings.into_iter().map(Standing::cells).collect();
+        text.push_str(&format!("{}\n\n", rows(&Standing::HEAD.map(String::from), &cells, 1)));
     }
     text.push_str(&if summary.blocks < MIN_BLOCKS {
         format!("No verdict on single rows: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)

@@ -6,10 +6,11 @@ use anyhow::Result;
 use plotters::chart::ChartBuilder;
 use plotters::prelude::{Color as _, IntoDrawingArea as _, LineSeries, SVGBackend, Text};
 use plotters::style::RGBColor;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
 use super::frontier::staircase;
-use super::labels::{Label, place_around};
+use super::labels::{End, Label, place_around};
 use super::palette::{FAINT, GRID, INK, Look, look, stand_in};
 use super::plots::{Area, Chart, begin_group, draw_markers, end_group, failed, name_style, text, thin};
 use super::summary::Summary;
@@ -110,9 +111,11 @@ fn draw_trade_off(
     labels.sort_by_key(|label| std::cmp::Reverse(label.look.width));
     let (left, below) = AXES;
     let bounds = (left as i32 + 12, 0, PICTURE.0 as i32, (PICTURE.1 - below) as i32);
-    for (label, at) in place_around(labels, &obstacles, bounds) {
+    for (label, at, end) in place_around(labels, &obstacles, bounds) {
         begin_group(area, &label.text)?;
-        area.draw(&Text::new(label.text, at, name_style(label.look))).map_err(failed)?;
+        let side = if end == End::Left { HPos::Left } else { HPos::Right };
+        let style = name_style(label.look).pos(Pos::new(side, VPos::Center));
+        area.draw(&Text::new(label.text, at, style)).map_err(failed)?;
         end_group(area)?;
     }
     Ok(())
