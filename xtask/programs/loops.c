@@ -5,22 +5,29 @@
  *   loops burst ROUNDS SIZE BLOCKS    allocate BLOCKS blocks, then free all of them
  *   loops churn ROUNDS SLOTS          replace the block in a random slot by one of 16 to 1024 bytes
  *
+ *   loops aligned ROUNDS ALIGN SIZE   allocate an aligned block and free it
+ *   loops calloc ROUNDS SIZE          allocate a block of zeros and free it
+ *   loops moved ROUNDS SIZE LARGER    allocate a block, make it larger and free it
+ *   loops kept ROUNDS SIZE            ask for a block to be as large as it is
+ *   loops usable ROUNDS SIZE          ask how large a block is
+ *
  * A round of burst is BLOCKS pairs of malloc and free; a round of the others is one. SIZE is in bytes. During
- * the rounds nothing but malloc and free is called. Compile with -fno-builtin, so that every pair stays.
+ * the rounds nothing but these functions is called. Compile with -fno-builtin, so that every pair stays.
  *
  * Exit codes: 0 done, 1 out of memory, 2 usage. */
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIVE = 4, SMALLEST = 16, LARGEST = 1024 };
+enum { LIVE = 4, EARLIER = 100, SMALLEST = 16, LARGEST = 1024 };
 
 /* Every pointer passes through here: the compiler must assume that somebody reads it. */
 static void *volatile passage;
 
-static void *allocate(size_t size) {
-    passage = malloc(size);
+static void *checked(void *allocated) {
+    passage = allocated;
     void *block = passage;
     if (block == NULL) {
         fputs("loops: out of memory\n", stderr);
@@ -28,6 +35,8 @@ static void *allocate(size_t size) {
     }
     return block;
 }
+
+static void *allocate(size_t size) { return checked(malloc(size)); }
 
 static void release(void *block) {
     passage = block;
@@ -83,6 +92,49 @@ static void churn(size_t rounds, size_t slots) {
     release(slot);
 }
 
+static void aligned(size_t rounds, size_t align, size_t size) {
+    for (size_t round = 0; round < rounds; round++)
+        release(checked(aligned_alloc(align, size)));
+}
+
+static void zeroed(size_t rounds, size_t size) {
+    for (size_t round = 0; round < rounds; round++)
+        release(checked(calloc(1, size)));
+}
+
+static void moved(size_t rounds, size_t size, size_t larger) {
+    for (size_t round = 0; round < rounds; round++)
+        release(checked(realloc(allocate(size), larger)));
+}
+
+/* A block that is none of a program's first ones, which allocators may serve otherwise. */
+static void *later(size_t size) {
+    void *earlier[EARLIER];
+    for (size_t i = 0; i < EARLIER; i++)
+        earlier[i] = allocate(size);
+    void *block = allocate(size);
+    for (size_t i = 0; i < EARLIER; i++)
+        release(earlier[i]);
+    return block;
+}
+
+static void kept(size_t rounds, size_t size) {
+    void *block = later(size);
+    for (size_t round = 0; round < rounds; round++)
+        block = checked(realloc(block, size));
+    release(block);
+}
+
+static void usable(size_t rounds, size_t size) {
+    static volatile size_t found;
+    void *block = later(size);
+    for (size_t round = 0; round < rounds; round++) {
+        passage = block;
+        found = malloc_usable_size(passage);
+    }
+    release(block);
+}
+
 int main(int count, char **words) {
     size_t number[3] = {0, 0, 0};
     for (int i = 2; i < count && i < 5; i++)
@@ -96,8 +148,20 @@ int main(int count, char **words) {
         burst(number[0], number[1], number[2]);
     else if (count == 4 && strcmp(words[1], "churn") == 0 && number[1] > 0)
         churn(number[0], number[1]);
+    else if (count == 5 && strcmp(words[1], "aligned") == 0)
+        aligned(number[0], number[1], number[2]);
+    else if (count == 4 && strcmp(words[1], "calloc") == 0)
+        zeroed(number[0], number[1]);
+    else if (count == 5 && strcmp(words[1], "moved") == 0)
+        moved(number[0], number[1], number[2]);
+    else if (count == 4 && strcmp(words[1], "kept") == 0)
+        kept(number[0], number[1]);
+    else if (count == 4 && strcmp(words[1], "usable") == 0)
+        usable(number[0], number[1]);
     else {
-        fputs("usage: loops pair|pairL ROUNDS SIZE | burst ROUNDS SIZE BLOCKS | churn ROUNDS SLOTS\n", stderr);
+        fputs("usage: loops pair|pairL|calloc|kept|usable ROUNDS SIZE | burst ROUNDS SIZE BLOCKS | churn ROUNDS SLOTS\n"
+              "       | aligned ROUNDS ALIGN SIZE | moved ROUNDS SIZE LARGER\n",
+              stderr);
         return 2;
     }
     return 0;

@@ -1,8 +1,10 @@
-//! `xtask instructions`: how many instructions an allocator runs per pair of malloc and free.
+//! `xtask instructions`: how many instructions an allocator runs per pair of malloc and free, and for other calls.
 //!
 //! Callgrind, a tool of valgrind, counts what a small program (`xtask/programs/loops.c`) runs, by shared object.
 //! Every loop runs twice, shorter and longer: the difference, divided by the pairs that the longer run has more,
 //! is free of start-up and exit. Counts do not depend on the machine's load; they say nothing about cache misses.
+
+mod loops;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,78 +16,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSymbol};
 
+use self::loops::{Loop, TABLES, Table};
 use crate::peers::manifest::{Entry, Manifest};
 use crate::{callgrind, cargo, process};
-
-/// Most instructions that Ample may need for a pair of 16 bytes while four blocks are live. The limits are goals
-/// of the project, each below what the leanest peer needed in the same loop when they were set (here mimalloc
-/// 3.3.2: 37.4).
-const LIMIT_16: f64 = 30.0;
-
-/// As [`LIMIT_16`], for 512 bytes (mimalloc 3.3.2: 60.1).
-const LIMIT_512: f64 = 30.0;
-
-/// As [`LIMIT_16`], for 8192 bytes (rpmalloc 1.4.3: 85.0).
-const LIMIT_8192: f64 = 38.0;
-
-/// As [`LIMIT_16`], for bursts that fit into a thread's caches (mimalloc 3.3.2: 48.6), and for the replacement of blocks at random (mimalloc
-/// 2.3.2: 66.9).
-const LIMIT_CACHED: f64 = 34.0;
-
-/// As [`LIMIT_16`], for bursts that do not (mimalloc 3.3.2: 49.8).
-const LIMIT_UNCACHED: f64 = 45.0;
 
 /// How long one run under valgrind may take; the longest takes seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A library that has this symbol keeps its caches per CPU, through restartable sequences.
 const RSEQ_SYMBOL: &str = "__rseq_abi";
-
-/// One loop, run twice.
-#[derive(Debug)]
-struct Loop {
-    /// Head of its column.
-    name: &'static str,
-    /// What the program calls it.
-    mode: &'static str,
-    /// Rounds of the shorter run: enough for the allocator to have set up everything.
-    short: u64,
-    /// Rounds of the longer run.
-    long: u64,
-    /// What else the program is told.
-    sizes: &'static [u64],
-    /// Pairs of malloc and free per round.
-    pairs: u64,
-    /// Most instructions per pair that Ample may need.
-    limit: f64,
-}
-
-const LOOPS: [Loop; 7] = [
-    pair("pair 512", "pair", &[512], LIMIT_512),
-    pair("pairL 16", "pairL", &[16], LIMIT_16),
-    pair("pairL 512", "pairL", &[512], LIMIT_512),
-    pair("pairL 8192", "pairL", &[8192], LIMIT_8192),
-    burst("burst 10 000 × 64", 3, 13, &[64, 10_000], LIMIT_CACHED),
-    Loop {
-        name: "churn 10 000",
-        mode: "churn",
-        short: 200_000,
-        long: 400_000,
-        sizes: &[10_000],
-        pairs: 1,
-        limit: LIMIT_CACHED,
-    },
-    burst("burst 1 000 000 × 64", 1, 3, &[64, 1_000_000], LIMIT_UNCACHED),
-];
-
-const fn pair(name: &'static str, mode: &'static str, sizes: &'static [u64; 1], limit: f64) -> Loop {
-    Loop { name, mode, short: 1_000, long: 101_000, sizes, pairs: 1, limit }
-}
-
-/// `sizes`: bytes of a block, and blocks.
-const fn burst(name: &'static str, short: u64, long: u64, sizes: &'static [u64; 2], limit: f64) -> Loop {
-    Loop { name, mode: "burst", short, long, sizes, pairs: sizes[1], limit }
-}
 
 /// An allocator to be measured.
 #[derive(Debug)]
@@ -98,6 +37,8 @@ struct Allocator {
     env: BTreeMap<String, String>,
     /// Whether it is a failure if it cannot be measured.
     required: bool,
+    /// Whether it is one, too, if calls beside malloc and free cannot.
+    serves_all: bool,
 }
 
 /// What the arguments ask for.
@@ -111,7 +52,7 @@ enum Request {
     Libraries(Vec<PathBuf>),
 }
 
-/// Prints a Markdown table: a row for each allocator, a column for each loop, and below it why allocators are not
+/// Prints Markdown tables: a row for each allocator, a column for each loop, and below them why allocators are not
 /// measured. The exit code says usage for bad arguments, and failure when a tool is missing, when Ample or a
 /// library that was named cannot be measured, and, with `--check`, when Ample needs more than its limits.
 ///
@@ -145,31 +86,45 @@ pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
     };
     let bench = Bench::prepare(&workspace)?;
 
-    print!("{}", head());
-    let mut unmeasured = Vec::new();
     let mut failed = false;
-    for allocator in &allocators {
+    for (index, table) in TABLES.iter().enumerate() {
+        if index > 0 {
+            println!();
+        }
+        failed |= !print(table, &bench, &allocators, request == Request::Check);
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints a table, and below it why allocators are not measured. `false`: one that must be was not, or needs more than its
+/// limits while it is to be held to them.
+fn print(table: &Table, bench: &Bench, allocators: &[Allocator], check: bool) -> bool {
+    print!("{}", head(table));
+    let mut unmeasured = Vec::new();
+    let mut good = true;
+    for allocator in allocators {
         eprintln!("measuring {} …", allocator.name);
-        match bench.measure_all(allocator) {
+        match bench.measure_all(allocator, table) {
             Ok(counts) => {
                 println!("{}", row(&allocator.name, counts.iter().map(|count| format!("{count:.1}"))));
-                if request == Request::Check {
-                    let excess = excess(&counts);
-                    failed |= !excess.is_empty();
+                if check {
+                    let excess = excess(table, &counts);
+                    good &= excess.is_empty();
                     excess.iter().for_each(|message| eprintln!("error: {}: {message}", allocator.name));
                 }
             }
             Err(error) => {
-                println!("{}", row(&allocator.name, LOOPS.iter().map(|_| "–".to_string())));
+                println!("{}", row(&allocator.name, table.loops.iter().map(|_| "–".to_string())));
                 unmeasured.push(format!("- {}: not measured: {error:#}", allocator.name));
-                failed |= allocator.required;
+                let must = if table.beside { allocator.serves_all } else { allocator.required };
+                good &= !must;
             }
         }
     }
     if !unmeasured.is_empty() {
         println!("\n{}", unmeasured.join("\n"));
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    good
 }
 
 /// What the arguments ask for, or a message.
@@ -209,7 +164,13 @@ fn missing_tools(runs: impl Fn(&OsStr) -> bool) -> Option<String> {
 /// Ample as it was just built.
 fn ample(target: &Path) -> Result<Allocator> {
     let library = canonical(&target.join("release/libample.so"))?;
-    Ok(Allocator { name: "ample".into(), library: Some(library), env: BTreeMap::new(), required: true })
+    Ok(Allocator {
+        name: "ample".into(),
+        library: Some(library),
+        env: BTreeMap::new(),
+        required: true,
+        serves_all: true,
+    })
 }
 
 /// A library that was named, with the environment of its peer if it is one.
@@ -219,13 +180,18 @@ fn named(file: &Path) -> Result<Allocator> {
     let is_this = |peer: &&Entry| peer.library.as_deref().map(OsStr::new) == library.file_name();
     let env = peers.entries().find(is_this).map(|peer| peer.env.clone()).unwrap_or_default();
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Allocator { name, library: Some(library), env, required: true })
+    Ok(Allocator { name, library: Some(library), env, required: true, serves_all: false })
 }
 
 /// glibc, and the bundled peers whose manifest lies in `folder`.
 fn others(folder: &Path) -> Result<Vec<Allocator>> {
-    let mut found =
-        vec![Allocator { name: "glibc".into(), library: None, env: BTreeMap::new(), required: false }];
+    let mut found = vec![Allocator {
+        name: "glibc".into(),
+        library: None,
+        env: BTreeMap::new(),
+        required: false,
+        serves_all: false,
+    }];
     for peer in Manifest::load(folder).entries() {
         let name = format!("{} {}", peer.name, peer.version);
         let Some(library) = &peer.library else {
@@ -233,7 +199,13 @@ fn others(folder: &Path) -> Result<Vec<Allocator>> {
             continue;
         };
         let library = canonical(&folder.join(library))?;
-        found.push(Allocator { name, library: Some(library), env: peer.env.clone(), required: false });
+        found.push(Allocator {
+            name,
+            library: Some(library),
+            env: peer.env.clone(),
+            required: false,
+            serves_all: false,
+        });
     }
     if found.len() == 1 {
         eprintln!("no bundled peers in {}; this builds them: cargo ample peers", folder.display());
@@ -263,13 +235,13 @@ impl Bench {
         Ok(Bench { program: canonical(&program)?, profile: folder.join("callgrind.out") })
     }
 
-    /// Instructions per pair in every loop.
-    fn measure_all(&self, allocator: &Allocator) -> Result<Vec<f64>> {
+    /// Instructions per pair, or call, in every loop of a table.
+    fn measure_all(&self, allocator: &Allocator, table: &Table) -> Result<Vec<f64>> {
         if let Some(library) = &allocator.library {
             refuse_caches_per_cpu(library)?;
         }
         let measure = |each: &Loop| self.measure(allocator, each).with_context(|| each.name);
-        LOOPS.iter().map(measure).collect()
+        table.loops.iter().map(measure).collect()
     }
 
     /// Instructions per pair inside the allocator.
@@ -359,9 +331,9 @@ fn file_name(object: &str) -> &str {
 }
 
 /// The first two lines of the table.
-fn head() -> String {
-    let rule: String = LOOPS.iter().map(|_| "--:|").collect();
-    format!("{}\n|---|{rule}\n", row("instructions per pair", LOOPS.iter().map(|each| each.name.to_string())))
+fn head(table: &Table) -> String {
+    let rule: String = table.loops.iter().map(|_| "--:|").collect();
+    format!("{}\n|---|{rule}\n", row(table.title, table.loops.iter().map(|each| each.name.to_string())))
 }
 
 fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
@@ -369,14 +341,12 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
     format!("| {name} | {} |", cells.join(" | "))
 }
 
-/// A message for each loop in which `counts` is above the limit; in the order of [`LOOPS`].
-fn excess(counts: &[f64]) -> Vec<String> {
-    let pairs = LOOPS.iter().zip(counts);
+/// A message for each loop in which `counts` is above the limit; in the order of the table.
+fn excess(table: &Table, counts: &[f64]) -> Vec<String> {
+    let pairs = table.loops.iter().zip(counts);
     pairs
         .filter(|(each, count)| **count > each.limit)
-        .map(|(each, count)| {
-            format!("{}: {count:.2} instructions per pair; at most {:.0}", each.name, each.limit)
-        })
+        .map(|(each, count)| format!("{}: {count:.2} {}; at most {:.0}", each.name, table.title, each.limit))
         .collect()
 }
 
@@ -406,15 +376,16 @@ mod tests {
 
     #[test]
     fn only_counts_above_a_limit_are_in_excess() {
-        let mut counts = LOOPS.map(|each| each.limit);
-        assert!(excess(&counts).is_empty());
+        let table = &TABLES[0];
+        let mut counts: Vec<f64> = table.loops.iter().map(|each| each.limit).collect();
+        assert!(excess(table, &counts).is_empty());
         counts[1] += 0.01;
         counts[3] = 41.0;
         let expected = [
             "pairL 16: 30.01 instructions per pair; at most 30",
             "pairL 8192: 41.00 instructions per pair; at most 38",
         ];
-        assert_eq!(excess(&counts), expected);
+        assert_eq!(excess(table, &counts), expected);
     }
 
     #[test]
@@ -429,9 +400,11 @@ mod tests {
 
     #[test]
     fn the_table_has_a_cell_for_every_loop() {
-        let head = head();
-        let bars: Vec<usize> = head.lines().map(|line| line.matches('|').count()).collect();
-        assert_eq!(bars, [LOOPS.len() + 2; 2]);
+        for table in &TABLES {
+            let head = head(table);
+            let bars: Vec<usize> = head.lines().map(|line| line.matches('|').count()).collect();
+            assert_eq!(bars, [table.loops.len() + 2; 2]);
+        }
         assert_eq!(row("a", ["1".to_string(), "2".to_string()].into_iter()), "| a | 1 | 2 |");
     }
 
@@ -446,7 +419,7 @@ mod tests {
             let finished = process::run_at_most(limit, Command::new(&program).args(arguments));
             finished.expect("started").expect("ended").status.code()
         };
-        for each in &LOOPS {
+        for each in TABLES.iter().flat_map(|table| table.loops) {
             let mut arguments = vec![each.mode.to_string(), "1".to_string()];
             arguments.extend(each.sizes.iter().map(u64::to_string));
             assert_eq!(code(&arguments), Some(0), "{}", each.name);
