@@ -89,10 +89,18 @@ unsafe extern "C" fn free_slow(block: *mut c_void) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    match count.checked_mul(size) {
-        Some(bytes) => or_enomem(ample_core::malloc_zeroed(bytes, 1)),
-        None => fail(libc::ENOMEM),
+    let Some(bytes) = count.checked_mul(size) else { return fail(libc::ENOMEM) };
+    let block = ample_core::malloc_near(bytes);
+    if block.is_null() {
+        return calloc_far(bytes);
     }
+    // SAFETY: a fresh block of at least that many bytes.
+    unsafe { libc::memset(block.cast(), 0, bytes) }
+}
+
+#[inline(never)]
+extern "C" fn calloc_far(bytes: usize) -> *mut c_void {
+    or_enomem(ample_core::malloc_zeroed(bytes, 1))
 }
 
 /// Makes a block `size` bytes long, moving it where needed. NULL stands for a fresh block; size 0 frees (and
@@ -103,6 +111,44 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's contract.
+    let old_size = unsafe { ample_core::usable_size_small(block.cast()) };
+    if old_size == 0 {
+        // SAFETY: the caller's contract.
+        return unsafe { realloc_far(block, size) };
+    }
+    if ample_core::keeps_place(old_size, size) {
+        return block;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { realloc_near(block, size, old_size) }
+}
+
+/// A block that moves.
+///
+/// # Safety
+/// As for [`realloc`]; `block` is a live one of `old_size` bytes.
+#[inline(never)]
+unsafe extern "C" fn realloc_near(block: *mut c_void, size: usize, old_size: usize) -> *mut c_void {
+    let mut new = ample_core::malloc_near(size);
+    if new.is_null() {
+        new = ample_core::malloc_far(size);
+    }
+    if new.is_null() {
+        // SAFETY: the caller's contract.
+        return unsafe { realloc_far(block, size) };
+    }
+    // SAFETY: both blocks are live and distinct, and at least that long.
+    unsafe { ptr::copy_nonoverlapping(block.cast::<u8>(), new, old_size.min(size)) };
+    // SAFETY: the caller gives the block up.
+    unsafe { release(block) };
+    new.cast()
+}
+
+/// # Safety
+/// As for [`realloc`].
+#[inline(never)]
+unsafe extern "C" fn realloc_far(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
         return malloc(size);
     }
@@ -140,7 +186,24 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    if !align.is_power_of_two() || align < POINTER {
+    if align < POINTER {
+        return libc::EINVAL;
+    }
+    let block = ample_core::malloc_aligned_near(size, align);
+    if block.is_null() {
+        // SAFETY: the caller's contract.
+        return unsafe { posix_memalign_far(result, align, size) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { result.write(block.cast()) };
+    0
+}
+
+/// # Safety
+/// As for [`posix_memalign`].
+#[inline(never)]
+unsafe extern "C" fn posix_memalign_far(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() {
         return libc::EINVAL;
     }
     let block = ample_core::malloc_aligned(size, align);
@@ -155,7 +218,14 @@ pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, 
 /// A block of at least `size` bytes at a multiple of `align`, which is rounded up to a power of two. NULL and EINVAL: it
 /// cannot be rounded up; NULL and ENOMEM: no memory.
 #[unsafe(no_mangle)]
+#[inline(never)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    let block = ample_core::malloc_aligned_near(size, align);
+    if block.is_null() { memalign_far(align, size) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn memalign_far(align: usize, size: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
         Some(align) => or_enomem(ample_core::malloc_aligned(size, align)),
         None => fail(libc::EINVAL),
@@ -195,6 +265,16 @@ fn page_size() -> usize {
 /// `block` is NULL or a live block of the malloc family.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    // SAFETY: the caller's contract.
+    let size = unsafe { ample_core::usable_size_small(block.cast()) };
+    // SAFETY: the caller's contract.
+    if size == 0 { unsafe { usable_size_far(block) } } else { size }
+}
+
+/// # Safety
+/// As for [`malloc_usable_size`].
+#[inline(never)]
+unsafe extern "C" fn usable_size_far(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }

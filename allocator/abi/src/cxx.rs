@@ -178,6 +178,12 @@ extern "C" fn new_slow(size: usize) -> *mut c_void {
 
 #[inline(always)]
 fn new_aligned_or_throw(size: usize, align: usize) -> *mut c_void {
+    let block = ample_core::malloc_aligned_near(size, align);
+    if block.is_null() { new_aligned_far(size, align) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn new_aligned_far(size: usize, align: usize) -> *mut c_void {
     let block = attempt(size, align);
     if !block.is_null() {
         return block;

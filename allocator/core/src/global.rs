@@ -13,7 +13,7 @@ use crate::large::Foreign;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{CLASS_SLOTS, SMALL_MAX, aligned_size, far_class};
+use crate::size_class::{CLASS_SLOTS, NEAR_MAX, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
@@ -207,6 +207,16 @@ pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     result
 }
 
+/// The fast path of [`malloc_aligned`] up to 1 KiB; null: that must be asked, also about an `align` that is no power of two.
+#[inline(always)]
+pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
+    if size | align > NEAR_MAX || align & align.wrapping_sub(1) != 0 {
+        return ptr::null_mut();
+    }
+    // As `aligned_size`; 0 for a size or an alignment of 0, which is near no class.
+    malloc_near((size + align).wrapping_sub(1) & align.wrapping_neg())
+}
+
 /// See [`Allocator::allocate_aligned`].
 #[inline(always)]
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
@@ -301,6 +311,16 @@ pub fn statistics() -> Statistics {
 /// See [`Allocator::trim`].
 pub fn trim() -> bool {
     PROCESS.trim(&Current::enter())
+}
+
+/// The fast path of malloc_usable_size; 0: [`usable_size`] must be asked.
+///
+/// # Safety
+/// `block` is NULL, foreign, or a live block.
+#[inline(always)]
+pub unsafe fn usable_size_small(block: *mut u8) -> usize {
+    // SAFETY: the caller's contract.
+    small_size(unsafe { PROCESS.units.entry(block.addr()) }).unwrap_or(0)
 }
 
 /// See [`Allocator::usable_size`].

@@ -13,7 +13,7 @@ use crate::units::{self, Entry, UNIT};
 
 /// Whether a small block keeps its place when it is resized: while at least half of it is used. (A large one gives the rest back there.)
 #[inline(always)]
-pub(crate) fn keeps_place(old_size: usize, size: usize) -> bool {
+pub fn keeps_place(old_size: usize, size: usize) -> bool {
     size <= old_size && size >= old_size / 2
 }
 

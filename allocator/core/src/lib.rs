@@ -57,10 +57,12 @@ mod units;
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    finish, free_fast, free_slow, malloc_aligned, malloc_far, malloc_near, malloc_shared, malloc_slow,
-    malloc_zeroed, prepare, print_statistics, realloc, set_parameter, statistics, trim, usable_size,
+    finish, free_fast, free_slow, malloc_aligned, malloc_aligned_near, malloc_far, malloc_near,
+    malloc_shared, malloc_slow, malloc_zeroed, prepare, print_statistics, realloc, set_parameter, statistics,
+    trim, usable_size, usable_size_small,
 };
 pub use heap::Heap;
+pub use interface::keeps_place;
 pub use large::Foreign;
 pub use statistics::{ClassStatistics, Statistics};
 pub use thresholds::Parameter;

@@ -138,7 +138,7 @@ pub(crate) const CLASSES: usize = BUILT.1;
 static INFO: [ClassInfo; CLASS_SLOTS] = BUILT.0;
 
 /// Largest request that the table of near requests serves, in bytes.
-const NEAR_MAX: usize = 1 << 10;
+pub(crate) const NEAR_MAX: usize = 1 << 10;
 /// Granularity of the table of far requests, in bytes: what every class above [`NEAR_MAX`] is a multiple of.
 const FAR_QUANTUM: usize = 128;
 
