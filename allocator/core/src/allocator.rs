@@ -127,11 +127,13 @@ impl Allocator {
         let mut stored = heap.fetch(class);
         if stored.is_none() {
             if bin.started.get() < starter::allowance(class) {
-                bin.started.set(bin.started.get() + 1);
-                let block = arena.take_mixed(self.below(), class);
+                let before = bin.started.get();
+                bin.started.set(before + 1);
+                let block = arena.take_mixed(self.below(), class, before);
                 if !block.is_null() {
                     return block;
                 }
+                heap.leave_starter(class);
             }
             if let Some(left) = bin.missed.get().checked_sub(1) {
                 bin.missed.set(left);

@@ -28,10 +28,13 @@ const FREE: u8 = 1 << 7;
 const LARGEST: usize = 2 << 10;
 /// Blocks of a class that a heap gets from its arena's starter, one after the other; then the class is in steady use.
 const ALLOWANCE: u8 = 8;
+/// The same in a crowd of threads, while no more than half of the starter has been handed out: where there are many, what they keep
+/// matters more than the time of their first blocks.
+const ALLOWANCE_IN_CROWD: u8 = 32;
 
-/// How many blocks of `class` a heap may get from its arena's starter.
+/// How many blocks of `class` a heap may get from its arena's starter at most.
 pub(crate) fn allowance(class: Class) -> u8 {
-    if size_class::of(class).size as usize <= LARGEST { ALLOWANCE } else { 0 }
+    if size_class::of(class).size as usize <= LARGEST { ALLOWANCE_IN_CROWD } else { 0 }
 }
 
 /// The table of a starter: for each granule the class of the block that begins there; 0: none does.
@@ -95,6 +98,11 @@ impl Fill {
         // Relaxed: written under the arena's lock, which the caller holds.
         let entries = table.0[..self.next].iter().map(|entry| entry.load(Ordering::Relaxed));
         entries.filter(|entry| *entry != 0 && entry & FREE == 0).map(usize::from)
+    }
+
+    /// Whether a heap that got `before` so many blocks of a class gets another one, if there is room.
+    pub(crate) fn serves(&self, before: u8, crowd: bool) -> bool {
+        before < ALLOWANCE || crowd && before < ALLOWANCE_IN_CROWD && self.next <= STARTER / GRANULE / 2
     }
 
     /// Hands out a block of `class`: its offset; `None`: there is no room.
@@ -203,5 +211,24 @@ mod tests {
         let (table, mut fill) = (Table::new(), Fill::new());
         fill.take(&table, LARGE);
         fill.take_back(&table, at(GRANULE));
+    }
+
+    #[test]
+    fn a_crowd_gets_more_of_a_class_while_there_is_room_for_others() {
+        let (table, mut fill) = (Table::new(), Fill::new());
+        let serves = |fill: &Fill, before| [false, true].map(|crowd| fill.serves(before, crowd));
+        assert_eq!(serves(&fill, ALLOWANCE - 1), [true, true]);
+        assert_eq!(serves(&fill, ALLOWANCE), [false, true]);
+        assert_eq!(serves(&fill, ALLOWANCE_IN_CROWD), [false, false]);
+        while fill.next <= STARTER / GRANULE / 2 {
+            assert!(fill.serves(ALLOWANCE, true));
+            fill.take(&table, LARGE).expect("room");
+        }
+        assert_eq!(serves(&fill, ALLOWANCE), [false, false]);
+        assert_eq!(
+            serves(&fill, ALLOWANCE - 1),
+            [true, true],
+            "the first ones of a class are served to the end"
+        );
     }
 }

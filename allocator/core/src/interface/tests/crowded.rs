@@ -3,6 +3,7 @@
 use super::*;
 use crate::large_cache;
 use crate::os;
+use crate::starter;
 use crate::units::{self, UNIT};
 
 /// Of a class that does not fill lines, and of one that does; neither begins with blocks of the starter for long.
@@ -70,5 +71,25 @@ fn the_more_threads_the_fewer_freed_large_blocks_each_keeps() {
     assert_eq!(keep(heaps[0]), 512 << 10, "4 MiB for each processor");
     heaps.extend(attach(allocator, 12 * os::processors()));
     assert_eq!(keep(heaps[1]), 0, "4 MiB by twenty");
+    detach(allocator, heaps);
+}
+
+#[test]
+fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
+    let allocator = allocator();
+    let heaps = attach(allocator, 3 * os::processors());
+    // How many of the first blocks of a class come from the starter.
+    let started = |heap: &Heap| {
+        let blocks: Vec<_> =
+            (0..40).map(|index| Filled::new(allocator.allocate(heap, SIZES[0]), SIZES[0], index)).collect();
+        // SAFETY: live blocks.
+        let entries = blocks.iter().map(|block| unsafe { allocator.units.entry(block.block) });
+        let mixed = entries.filter(|&entry| units::class_in(entry) == starter::MIXED).count();
+        blocks.into_iter().for_each(|block| block.free(allocator, heap));
+        mixed
+    };
+    let found: Vec<_> = heaps.iter().map(|heap| started(heap)).collect();
+    let (first, others) = found.split_at(os::processors());
+    assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 32), "{found:?}");
     detach(allocator, heaps);
 }
