@@ -1,8 +1,8 @@
 //! **many-threads**: a thousand threads with a few blocks each, and the memory that each one costs.
 //!
 //! *Definition.* The workers start `population` threads between them, all alive at the same time. Each
-//! allocates `blocks` blocks of 16, 64, 256 and 1024 B in turn and writes all of each; when all have done
-//! so, resident memory is read; then they free their blocks and end. `rss_per_thread_bytes` is what
+//! allocates `blocks` blocks of 16, 64, 256 and 1024 B in turn (or, with `sizes=N`, of 32, 64, … 32·N B in
+//! turn) and writes all of each; when all have done so, resident memory is read; then they free their blocks and end. `rss_per_thread_bytes` is what
 //! became resident since the workers were ready, divided by the population. One operation is the life
 //! of one thread; their number is the same for any number of workers.
 //!
@@ -44,6 +44,14 @@ pub const DEFINITION: Definition = Definition {
             test: 8,
             range: 0..=1 << 20,
         },
+        Knob {
+            name: "sizes",
+            meaning: "Different sizes of the blocks, multiples of 32 B; 0: 16, 64, 256 and 1024 B.",
+            unit: "count",
+            default: 0,
+            test: 0,
+            range: 0..=1 << 10,
+        },
     ],
     max_threads: None,
     check: |settings| match settings.count("population") >= u64::from(settings.threads) {
@@ -56,13 +64,26 @@ pub const DEFINITION: Definition = Definition {
 /// Sizes of a thread's blocks, in turn, in bytes.
 const SIZES: [usize; 4] = [16, 64, 256, 1024];
 
-fn sizes(blocks: usize) -> impl Iterator<Item = usize> {
-    SIZES.into_iter().cycle().take(blocks)
+/// What each thread allocates.
+#[derive(Clone, Copy)]
+struct Blocks {
+    count: usize,
+    sizes: usize,
+}
+
+impl Blocks {
+    fn sizes(self) -> impl Iterator<Item = usize> {
+        let size = move |index| match self.sizes {
+            0 => SIZES[index % SIZES.len()],
+            different => (index % different + 1) * 32,
+        };
+        (0..self.count).map(size)
+    }
 }
 
 fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     let (workers, population) = (settings.threads as usize, settings.size("population"));
-    let blocks = settings.size("blocks");
+    let blocks = Blocks { count: settings.size("blocks"), sizes: settings.size("sizes") };
     let rendezvous = Rendezvous::new(population, 1);
     // Before the measured part: a heap that measures has tables of its own.
     let heaps = |count| (0..count).map(H::of).collect::<Vec<_>>();
@@ -88,7 +109,7 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
 }
 
 /// Starts a thread for each heap and waits for their end.
-fn live_together<H: Heap>(heaps: &mut [H], blocks: usize, rendezvous: &Rendezvous) -> Result<u64, Failure> {
+fn live_together<H: Heap>(heaps: &mut [H], blocks: Blocks, rendezvous: &Rendezvous) -> Result<u64, Failure> {
     let one = |heap: &mut H| rendezvous.attend(|| life(heap, blocks, rendezvous));
     let one = &one;
     rendezvous.attend(|| {
@@ -115,15 +136,15 @@ fn live_together<H: Heap>(heaps: &mut [H], blocks: usize, rendezvous: &Rendezvou
 }
 
 /// What one of the threads does.
-fn life<H: Heap>(heap: &mut H, blocks: usize, rendezvous: &Rendezvous) -> Result<(), Failure> {
-    let mut held = Vec::with_capacity(blocks);
-    for size in sizes(blocks) {
+fn life<H: Heap>(heap: &mut H, blocks: Blocks, rendezvous: &Rendezvous) -> Result<(), Failure> {
+    let mut held = Vec::with_capacity(blocks.count);
+    for size in blocks.sizes() {
         let block = heap.allocate(size)?;
         // SAFETY: fresh, of this size, and this thread's alone.
         unsafe { heap.fill(block, size)? };
         held.push(block);
     }
-    rendezvous.sample(sizes(blocks).sum::<usize>() as u64)?;
+    rendezvous.sample(blocks.sizes().sum::<usize>() as u64)?;
     for block in held {
         // SAFETY: the block is live, and held only here.
         unsafe { heap.free(block)? };
@@ -141,16 +162,27 @@ mod tests {
     fn a_thread_holds_its_blocks_while_memory_is_read() {
         let rendezvous = Rendezvous::new(1, 1);
         let mut heap = Recording::of(0);
-        life(&mut heap, 6, &rendezvous).expect("lived");
+        life(&mut heap, Blocks { count: 6, sizes: 0 }, &rendezvous).expect("lived");
         assert_eq!(heap.sizes, [16, 64, 256, 1024, 16, 64]);
         assert_eq!(heap.live_bytes, 0);
         assert_eq!(rendezvous.samples()[0].live_bytes, 1440);
     }
 
     #[test]
+    fn so_many_sizes_are_multiples_of_32() {
+        let of = |count, sizes| Blocks { count, sizes }.sizes().collect::<Vec<_>>();
+        assert_eq!(of(5, 3), [32, 64, 96, 32, 64]);
+        assert_eq!(of(64, 64).into_iter().sum::<usize>(), 66_560);
+        assert!(of(0, 64).is_empty());
+    }
+
+    #[test]
     fn all_threads_are_alive_at_the_same_time() {
         let rendezvous = Rendezvous::new(10, 1);
-        assert_eq!(live_together(&mut [const { Plain }; 10], 4, &rendezvous), Ok(10));
+        assert_eq!(
+            live_together(&mut [const { Plain }; 10], Blocks { count: 4, sizes: 0 }, &rendezvous),
+            Ok(10)
+        );
         assert_eq!(rendezvous.samples()[0].live_bytes, 10 * 1360);
     }
 }
