@@ -120,7 +120,6 @@ pub fn overall(summary: &Summary) -> Vec<Line> {
 /// An allocator beside the best other one of each row, as text.
 #[derive(Serialize)]
 pub struct Standing {
-    allocator: String,
     name: String,
     colour: &'static str,
     /// In how many rows another one is faster, and by how much at most.
@@ -145,7 +144,6 @@ pub fn standings(summary: &Summary) -> Vec<Standing> {
     let lines = summary.allocators.iter().filter_map(|allocator| {
         let told = |metric| allocator.behind(metric).map(|behind| (behind.count(), behind.worst()));
         Some(Standing {
-            allocator: allocator.name.clone(),
             name: allocator.name.clone(),
             colour: COLOURS[look(&allocator.name).colour].name,
             slower: told(Metric::Throughput)?,

@@ -66,10 +66,10 @@ pub(super) const TABLES: [Table; 2] = [
 ];
 
 const PAIRS: [Loop; 7] = [
-    pair("pair 512", "pair", &[512], LIMIT_512),
-    pair("pairL 16", "pairL", &[16], LIMIT_16),
-    pair("pairL 512", "pairL", &[512], LIMIT_512),
-    pair("pairL 8192", "pairL", &[8192], LIMIT_8192),
+    plain("pair 512", "pair", &[512], LIMIT_512),
+    plain("pairL 16", "pairL", &[16], LIMIT_16),
+    plain("pairL 512", "pairL", &[512], LIMIT_512),
+    plain("pairL 8192", "pairL", &[8192], LIMIT_8192),
     burst("burst 10 000 × 64", 3, 13, &[64, 10_000], LIMIT_CACHED),
     Loop {
         name: "churn 10 000",
@@ -85,18 +85,15 @@ const PAIRS: [Loop; 7] = [
 
 /// Each with the free of what it returns, but for the two that return nothing new.
 const CALLS: [Loop; 5] = [
-    call("aligned_alloc 64, 128", "aligned", &[64, 128], LIMIT_ALIGNED),
-    call("calloc 64", "calloc", &[64], LIMIT_CALLOC),
-    call("realloc 16 to 1024", "moved", &[16, 1024], LIMIT_MOVED),
-    call("realloc in place", "kept", &[64], LIMIT_KEPT),
-    call("malloc_usable_size", "usable", &[64], LIMIT_USABLE),
+    plain("aligned_alloc 64, 128", "aligned", &[64, 128], LIMIT_ALIGNED),
+    plain("calloc 64", "calloc", &[64], LIMIT_CALLOC),
+    plain("realloc 16 to 1024", "moved", &[16, 1024], LIMIT_MOVED),
+    plain("realloc in place", "kept", &[64], LIMIT_KEPT),
+    plain("malloc_usable_size", "usable", &[64], LIMIT_USABLE),
 ];
 
-const fn call(name: &'static str, mode: &'static str, sizes: &'static [u64], limit: f64) -> Loop {
-    Loop { name, mode, short: 1_000, long: 101_000, sizes, pairs: 1, limit }
-}
-
-const fn pair(name: &'static str, mode: &'static str, sizes: &'static [u64; 1], limit: f64) -> Loop {
+/// A loop whose rounds are one pair, or call, each.
+const fn plain(name: &'static str, mode: &'static str, sizes: &'static [u64], limit: f64) -> Loop {
     Loop { name, mode, short: 1_000, long: 101_000, sizes, pairs: 1, limit }
 }
 

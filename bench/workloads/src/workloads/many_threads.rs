@@ -2,9 +2,10 @@
 //!
 //! *Definition.* The workers start `population` threads between them, all alive at the same time. Each
 //! allocates `blocks` blocks of 16, 64, 256 and 1024 B in turn (or, with `sizes=N`, of 32, 64, … 32·N B in
-//! turn) and writes all of each; when all have done so, resident memory is read; then they free their blocks and end. `rss_per_thread_bytes` is what
-//! became resident since the workers were ready, divided by the population. One operation is the life
-//! of one thread; their number is the same for any number of workers.
+//! turn) and writes all of each; when all have done so, resident memory is read; then they free their
+//! blocks and end. `rss_per_thread_bytes` is what became resident since the workers were ready, divided by
+//! the population. One operation is the life of one thread; their number is the same for any number of
+//! workers.
 //!
 //! *Source.* The field's complaint that caches and arenas of each thread multiply.
 //!
