@@ -104,7 +104,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     }
     folder.write_json("run.json", &record)?;
     let page = report::write(&folder, &summary, &record)?;
-    history::keep(arguments, &record, &summary, folder.path());
+    history::keep(arguments, &record, &summary, &conclusion.samples, folder.path());
     if arguments.json {
         print(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
     } else {

@@ -10,7 +10,7 @@ use super::{print, report};
 use crate::cli::{self, Bench};
 use crate::error::unknown;
 use crate::history::{Entry, History, Point, Wanted, default_path};
-use crate::record::Run;
+use crate::record::{Run, Sample};
 use crate::report::{Summary, Told, multiple, rows};
 
 /// The variable that continuous integration sets.
@@ -18,14 +18,14 @@ const CI: &str = "CI";
 
 /// Adds a finished run where the user wants that. What goes wrong is a warning: the run itself is there. A
 /// shard is no run: `ample history --add` adds it together with the others.
-pub(super) fn keep(arguments: &Bench, run: &Run, summary: &Summary, folder: &Path) {
+pub(super) fn keep(arguments: &Bench, run: &Run, summary: &Summary, samples: &[Sample], folder: &Path) {
     let unasked = arguments.history.is_none();
     let nothing_to_add = run.shard.is_some() || run.blocks == 0;
     if arguments.no_history || nothing_to_add || (unasked && env::var_os(CI).is_some()) {
         return;
     }
     let Some(path) = arguments.history.clone().or_else(default_path) else { return };
-    let added = History::open(&path).and_then(|mut history| history.add(run, summary, folder));
+    let added = History::open(&path).and_then(|mut history| history.add(run, summary, samples, folder));
     if let Err(error) = added {
         anstream::eprintln!("ample: warning: {error:#}");
     }
@@ -51,7 +51,7 @@ pub fn history(arguments: &cli::History) -> Result<ExitCode> {
         if told.run.blocks == 0 {
             bail!("{} has no complete block: there is nothing to add", folder.display());
         }
-        history.add(&told.run, &told.summary, &folder)?;
+        history.add(&told.run, &told.summary, &told.samples, &folder)?;
     }
     let Some(workload) = &arguments.workload else {
         let entries = history.entries()?;
@@ -92,17 +92,25 @@ fn runs(entries: &[Entry]) -> String {
     rows(&head, &cells, head.len()) + "\n"
 }
 
-/// A table for each machine, baseline, number of threads and set of parameters: only within one can figures be
-/// held against each other.
+/// A table for each machine, baseline, number of threads and set of parameters in force: only within one can
+/// figures be held against each other.
 fn over_time(points: &[Point]) -> String {
     let head = ["started", "host", "blocks", "speed × glibc", "memory × glibc", "build"].map(str::to_owned);
-    let same = |a: &Point, b: &Point| {
+    let same_row = |a: &Point, b: &Point| {
         (&a.machine, &a.baseline, a.threads, &a.settings) == (&b.machine, &b.baseline, b.threads, &b.settings)
     };
+    let same = |a: &Point, b: &Point| same_row(a, b) && a.parameters == b.parameters;
     let mut text = String::new();
     for group in points.chunk_by(same) {
-        let Point { machine, baseline, workload, threads, settings, .. } = &group[0];
-        let settings = if settings == "{}" { String::new() } else { format!(", {settings}") };
+        let Point { machine, baseline, workload, threads, settings, parameters, .. } = &group[0];
+        let changed =
+            points.iter().any(|point| same_row(point, &group[0]) && point.parameters != *parameters);
+        let settings = match (changed, parameters.as_str(), settings.as_str()) {
+            (true, "{}", set) => format!(", {set}, the rest unknown"),
+            (true, all, _) => format!(", {all}"),
+            (false, _, "{}") => String::new(),
+            (false, _, set) => format!(", {set}"),
+        };
         text += &format!("{workload} × {threads}{settings} on {machine}; glibc {baseline}\n");
         let cells: Vec<Vec<String>> = group
             .iter()
@@ -124,4 +132,53 @@ fn over_time(points: &[Point]) -> String {
 
 fn ratio(ratio: Option<[f64; 3]>) -> String {
     ratio.map_or("–".into(), |[value, low, high]| format!("{} [{low:.2}–{high:.2}]", multiple(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(settings: &str, parameters: &str) -> Point {
+        Point {
+            started: "20260101T000000Z".into(),
+            host: "host".into(),
+            machine: "machine".into(),
+            workload: "larson".into(),
+            threads: 2,
+            settings: settings.into(),
+            parameters: parameters.into(),
+            baseline: "2.36".into(),
+            build: "1.0".into(),
+            blocks: 10,
+            operations_per_second: 1e6,
+            peak_rss_bytes: 1e6,
+            throughput: Some([2.0, 1.5, 2.5]),
+            peak_rss: None,
+        }
+    }
+
+    /// The heads of the tables.
+    fn heads(points: &[Point]) -> Vec<String> {
+        let text = over_time(points);
+        let heads = text.lines().filter(|line| line.starts_with("larson"));
+        heads.map(|line| line.split(" on ").next().expect("a part").to_owned()).collect()
+    }
+
+    #[test]
+    fn runs_whose_defaults_differ_are_apart_and_the_head_tells_them() {
+        let now = r#"{"rounds":4.0,"size":8.0}"#;
+        let one = [point("{}", now), point("{}", now)];
+        assert_eq!(heads(&one), ["larson × 2"]);
+        let set = r#"{"size":8.0}"#;
+        assert_eq!(heads(&[point(set, now)]), [format!("larson × 2, {set}")]);
+        let older = r#"{"rounds":3.0,"size":8.0}"#;
+        assert_eq!(
+            heads(&[point("{}", older), point("{}", now)]),
+            [format!("larson × 2, {older}"), format!("larson × 2, {now}")]
+        );
+        assert_eq!(
+            heads(&[point(set, "{}"), point(set, now)]),
+            [format!("larson × 2, {set}, the rest unknown"), format!("larson × 2, {now}")]
+        );
+    }
 }

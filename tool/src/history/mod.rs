@@ -9,12 +9,15 @@ use anyhow::{Context as _, Result, bail};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, named_params, params};
 use serde::Serialize;
 
-use crate::record::{Machine, Run};
+use crate::record::{Machine, Run, Sample};
 use crate::report::{Cell, Comparison, Summary};
+use crate::run::in_force;
 
 /// Version of the tables; raised when a column changes its meaning.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const TABLES: &str = include_str!("tables.sql");
+/// Turns tables of version 1, which did not tell what a workload did by default, into today's.
+const FROM_1: &str = "ALTER TABLE cells ADD COLUMN parameters TEXT NOT NULL DEFAULT '{}'";
 
 /// A database of runs.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub struct Point {
     pub threads: u32,
     /// The parameters that were set, as JSON.
     pub settings: String,
+    /// The parameters that were in force, those that nobody set included, as JSON; `{}` where that was not kept.
+    pub parameters: String,
     /// The baseline.
     pub baseline: String,
     /// Version, commit and build id of the allocator.
@@ -109,24 +114,23 @@ impl History {
         let version: i64 =
             transaction.pragma_query_value(None, "user_version", |row| row.get(0)).with_context(explain)?;
         match version {
-            0 => {
-                transaction.execute_batch(TABLES).with_context(explain)?;
-                transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
-            }
+            0 => transaction.execute_batch(TABLES).with_context(explain)?,
+            1 => transaction.execute_batch(FROM_1).with_context(explain)?,
             VERSION => {}
             later => bail!(
                 "the history {} is of version {later}, and this tool reads version {VERSION}; name another one with --history",
                 path.display()
             ),
         }
+        transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
         transaction.commit().with_context(explain)?;
         Ok(Self { connection })
     }
 
-    /// Adds a run. One that is there already, by host and start, is replaced.
-    pub fn add(&mut self, run: &Run, summary: &Summary, folder: &Path) -> Result<()> {
+    /// Adds a run with its figures and samples. One that is there already, by host and start, is replaced.
+    pub fn add(&mut self, run: &Run, summary: &Summary, samples: &[Sample], folder: &Path) -> Result<()> {
         let transaction = self.connection.transaction()?;
-        put(&transaction, run, summary, folder).context("cannot add the run to the history")?;
+        put(&transaction, run, summary, samples, folder).context("cannot add the run to the history")?;
         transaction.commit().context("cannot add the run to the history")
     }
 
@@ -154,15 +158,17 @@ impl History {
         Ok(entries.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// One allocator in one row over time: by machine, threads and parameters, the oldest first.
+    /// One allocator in one row over time: by machine, threads and parameters, the oldest first, as are sets of
+    /// parameters that differ only in what nobody set.
     pub fn points(&self, wanted: &Wanted<'_>) -> Result<Vec<Point>> {
         let mut statement = self.connection.prepare(
-            "SELECT started, host, machine, workload, threads, settings, baseline, build, blocks, \
+            "SELECT started, host, machine, workload, threads, settings, parameters, baseline, build, blocks, \
              operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
              peak_rss, peak_rss_low, peak_rss_high \
              FROM cells JOIN runs ON runs.id = cells.run \
              WHERE workload = :workload AND allocator = :allocator AND (:threads IS NULL OR threads = :threads) \
-             ORDER BY machine, baseline, workload, threads, settings, started",
+             ORDER BY machine, baseline, workload, threads, settings, min(started) OVER \
+             (PARTITION BY machine, baseline, workload, threads, settings, parameters), parameters, started",
         )?;
         let point = |row: &rusqlite::Row<'_>| {
             let ratio = |at: usize| -> rusqlite::Result<Option<[f64; 3]>> {
@@ -176,13 +182,14 @@ impl History {
                 workload: row.get(3)?,
                 threads: row.get(4)?,
                 settings: row.get(5)?,
-                baseline: row.get(6)?,
-                build: row.get(7)?,
-                blocks: row.get(8)?,
-                operations_per_second: row.get(9)?,
-                peak_rss_bytes: row.get(10)?,
-                throughput: ratio(11)?,
-                peak_rss: ratio(14)?,
+                parameters: row.get(6)?,
+                baseline: row.get(7)?,
+                build: row.get(8)?,
+                blocks: row.get(9)?,
+                operations_per_second: row.get(10)?,
+                peak_rss_bytes: row.get(11)?,
+                throughput: ratio(12)?,
+                peak_rss: ratio(15)?,
             })
         };
         let Wanted { workload, threads, allocator } = *wanted;
@@ -200,7 +207,13 @@ impl History {
     }
 }
 
-fn put(transaction: &Transaction<'_>, run: &Run, summary: &Summary, folder: &Path) -> Result<()> {
+fn put(
+    transaction: &Transaction<'_>,
+    run: &Run,
+    summary: &Summary,
+    samples: &[Sample],
+    folder: &Path,
+) -> Result<()> {
     let known: Option<i64> = transaction
         .query_row(
             "SELECT id FROM runs WHERE host = ?1 AND started = ?2",
@@ -233,13 +246,15 @@ fn put(transaction: &Transaction<'_>, run: &Run, summary: &Summary, folder: &Pat
     )?;
     let id = transaction.last_insert_rowid();
     let mut insert = transaction.prepare(
-        "INSERT INTO cells (run, workload, threads, settings, allocator, build, sha256, operations_per_second, \
-         peak_rss_bytes, throughput, throughput_low, throughput_high, peak_rss, peak_rss_low, peak_rss_high) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        "INSERT INTO cells (run, workload, threads, settings, parameters, allocator, build, sha256, \
+         operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
+         peak_rss, peak_rss_low, peak_rss_high) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     )?;
     for row in &summary.rows {
         let about = run.workloads.iter().find(|workload| workload.name == row.workload);
         let settings = serde_json::to_string(&about.map(|about| &about.settings))?;
+        let parameters = serde_json::to_string(&in_force(&row.workload, samples))?;
         for (allocator, cell) in run.allocators.iter().zip(&row.cells) {
             let Cell::Measured(figures) = cell else { continue };
             let [speed, memory] = [figures.throughput, figures.peak_rss].map(split);
@@ -248,6 +263,7 @@ fn put(transaction: &Transaction<'_>, run: &Run, summary: &Summary, folder: &Pat
                 row.workload,
                 row.threads,
                 settings,
+                parameters,
                 allocator.name,
                 allocator.build(),
                 allocator.sha256,
@@ -287,17 +303,18 @@ mod tests {
     use crate::run::recorded;
     use crate::run::testing::{conclude_from, run_of};
 
-    fn measured() -> (Run, Summary) {
+    fn measured() -> (Run, Summary, Vec<Sample>) {
         let allocators = [Allocator::fake("glibc"), Allocator::fake("ample")];
         let (samples, conclusion) =
             conclude_from(Vec::new(), &[], &allocators, 10, usize::MAX, |asked, measurement| {
                 measurement.wall_ns /= if asked.allocator == "ample" { 2 } else { 1 };
+                measurement.parameters.insert("rounds".into(), 3.0);
                 None
             });
         let run = run_of(&allocators, &conclusion);
         let (plan, conclusion) = recorded(&run, samples);
         let summary = Summary::new(&conclusion, &plan, &run.allocators, 1);
-        (run, summary)
+        (run, summary, conclusion.samples)
     }
 
     fn wanted<'a>(workload: &'a str, threads: Option<u32>, allocator: &'a str) -> Wanted<'a> {
@@ -308,13 +325,13 @@ mod tests {
     fn a_run_is_added_once_and_its_rows_are_found_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("deep/history.sqlite");
-        let (mut run, summary) = measured();
+        let (mut run, summary, samples) = measured();
         let mut history = History::open(&path).expect("made");
-        history.add(&run, &summary, folder.path()).expect("added");
-        history.add(&run, &summary, folder.path()).expect("replaced");
+        history.add(&run, &summary, &samples, folder.path()).expect("added");
+        history.add(&run, &summary, &samples, folder.path()).expect("replaced");
         run.started = "20260102T000000Z".into();
         run.allocators[1].build_id = Some("abcdef0123456789".into());
-        history.add(&run, &summary, folder.path()).expect("added");
+        history.add(&run, &summary, &samples, folder.path()).expect("added");
         drop(history);
         let history = History::open(&path).expect("opened again");
         let entries = history.entries().expect("entries");
@@ -331,6 +348,23 @@ mod tests {
         assert!(history.points(&wanted("larson", None, "glibc")).expect("points")[0].throughput.is_none());
         assert!(history.points(&wanted("nothing", None, "ample")).expect("points").is_empty());
         assert_eq!(history.workloads().expect("names"), ["larson"]);
+    }
+
+    #[test]
+    fn tables_of_the_version_before_are_read_and_added_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        let (mut run, summary, samples) = measured();
+        History::open(&path).and_then(|mut new| new.add(&run, &summary, &samples, &path)).expect("added");
+        let older = "ALTER TABLE cells DROP COLUMN parameters; PRAGMA user_version = 1";
+        Connection::open(&path).and_then(|made| made.execute_batch(older)).expect("as version 1 was");
+        let mut history = History::open(&path).expect("opened");
+        run.started = "20260102T000000Z".into();
+        history.add(&run, &summary, &samples, &path).expect("added");
+        drop(history);
+        let points = History::open(&path).and_then(|again| again.points(&wanted("larson", Some(1), "ample")));
+        let parameters: Vec<_> = points.expect("points").into_iter().map(|point| point.parameters).collect();
+        assert_eq!(parameters, ["{}", r#"{"rounds":3.0}"#]);
     }
 
     #[test]

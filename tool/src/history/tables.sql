@@ -22,6 +22,8 @@ CREATE TABLE cells (
     threads INTEGER NOT NULL,
     -- Parameters that were set, as JSON.
     settings TEXT NOT NULL,
+    -- Parameters that were in force, those that nobody set included, as JSON; {} where that was not kept.
+    parameters TEXT NOT NULL,
     allocator TEXT NOT NULL,
     -- Version, commit, build id.
     build TEXT NOT NULL,

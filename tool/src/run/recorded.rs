@@ -48,14 +48,19 @@ fn counting(mut samples: Vec<Sample>) -> Vec<Sample> {
     samples
 }
 
-/// The parameters of a workload with the values that were in force.
-fn parameters(label: &str, samples: &[Sample]) -> Vec<Parameter> {
+/// The parameters of a workload with the values that were in force, those that nobody set included; none where it
+/// was never measured.
+pub fn in_force(label: &str, samples: &[Sample]) -> BTreeMap<String, f64> {
     let measured = samples.iter().filter(|sample| sample.workload == label && sample.pass.is_at_full_work());
     let mut measurements = measured.filter_map(|sample| match &sample.result {
         Judgement::Measured(measurement) if sample.block.is_some() => Some(measurement),
         _ => None,
     });
-    let in_force = measurements.next().map(|measurement| measurement.parameters.clone());
+    measurements.next().map(|measurement| measurement.parameters.clone()).unwrap_or_default()
+}
+
+/// The same, as the descriptions of workloads have them.
+fn parameters(label: &str, samples: &[Sample]) -> Vec<Parameter> {
     let parameter = |(name, value): (String, f64)| Parameter {
         name,
         meaning: String::new(),
@@ -63,7 +68,7 @@ fn parameters(label: &str, samples: &[Sample]) -> Vec<Parameter> {
         default: value,
         test: value,
     };
-    in_force.unwrap_or_default().into_iter().map(parameter).collect()
+    in_force(label, samples).into_iter().map(parameter).collect()
 }
 
 #[cfg(test)]
