@@ -407,4 +407,25 @@ mod tests {
         assert!(mailboxes.iter().all(|mailbox| mailbox.waiting.load(Ordering::Relaxed) == 0));
         assert!(mailboxes.iter().all(|mailbox| mailbox.batches.drain().next().is_none()));
     }
+
+    #[test]
+    fn a_thread_whose_malloc_fails_keeps_no_other_waiting() {
+        let sizes = DISTRIBUTIONS[0].sizes();
+        let more_than_there_is = isize::MAX as usize;
+        // The first fails in its third turn, after its first batch and before it frees the second one's.
+        let of_first: Vec<usize> = sizes.iter().copied().take(700).chain([more_than_there_is]).collect();
+        let mailboxes = [Mailbox::<Plain>::new(1), Mailbox::new(1)];
+        let results = std::thread::scope(|scope| {
+            let mailboxes = &mailboxes;
+            let worker = |owner: usize, sizes| {
+                let (inbox, outbox) = (&mailboxes[owner], &mailboxes[1 - owner]);
+                scope.spawn(move || {
+                    let mut worker = Worker::new(0, 1000, sizes, inbox, Some(outbox)).expect("mapped");
+                    worker.all(40)
+                })
+            };
+            [worker(0, &of_first), worker(1, &sizes)].map(|thread| thread.join().expect("ended"))
+        });
+        assert_eq!(results, [Err(Failure::Null { size: more_than_there_is }), Ok(40 * 250 + 20 * 62)]);
+    }
 }
