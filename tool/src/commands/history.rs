@@ -106,6 +106,7 @@ fn over_time(points: &[Point]) -> String {
         let changed =
             points.iter().any(|point| same_row(point, &group[0]) && point.parameters != *parameters);
         let settings = match (changed, parameters.as_str(), settings.as_str()) {
+            (true, "{}", "{}") => ", its parameters unknown".into(),
             (true, "{}", set) => format!(", {set}, the rest unknown"),
             (true, all, _) => format!(", {all}"),
             (false, _, "{}") => String::new(),
@@ -171,6 +172,10 @@ mod tests {
         assert_eq!(heads(&one), ["larson × 2"]);
         let set = r#"{"size":8.0}"#;
         assert_eq!(heads(&[point(set, now)]), [format!("larson × 2, {set}")]);
+        assert_eq!(
+            heads(&[point("{}", "{}"), point("{}", now)]),
+            ["larson × 2, its parameters unknown".into(), format!("larson × 2, {now}")]
+        );
         let older = r#"{"rounds":3.0,"size":8.0}"#;
         assert_eq!(
             heads(&[point("{}", older), point("{}", now)]),

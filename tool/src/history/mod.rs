@@ -122,7 +122,10 @@ impl History {
                 path.display()
             ),
         }
-        transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
+        // Whoever only looks writes nothing: the file may be read-only, or another process be adding to it.
+        if version != VERSION {
+            transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
+        }
         transaction.commit().with_context(explain)?;
         Ok(Self { connection })
     }
@@ -365,6 +368,16 @@ mod tests {
         let points = History::open(&path).and_then(|again| again.points(&wanted("larson", Some(1), "ample")));
         let parameters: Vec<_> = points.expect("points").into_iter().map(|point| point.parameters).collect();
         assert_eq!(parameters, ["{}", r#"{"rounds":3.0}"#]);
+    }
+
+    #[test]
+    fn opening_waits_for_nobody_who_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        History::open(&path).expect("made");
+        let writer = Connection::open(&path).expect("opened");
+        writer.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        assert!(History::open(&path).expect("opened").entries().expect("entries").is_empty());
     }
 
     #[test]
