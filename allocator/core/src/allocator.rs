@@ -3,9 +3,9 @@
 use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Below, Lenders};
+use crate::budget::Budget;
 use crate::depot::Depot;
-use crate::heap::Heap;
-use crate::large_cache;
+use crate::heap::{Bin, Heap};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
@@ -14,8 +14,8 @@ use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::{self, MIXED};
-use crate::sync::{AtomicPtr, AtomicUsize, Lock, Ordering, OwnLine};
-use crate::units::{self, ARENAS, Entry, UNIT, Units};
+use crate::sync::{AtomicPtr, Lock, Ordering, OwnLine};
+use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
@@ -25,14 +25,6 @@ const BYTES_PER_SPARE: usize = 32 << 10;
 const SPARES_MAX: u32 = 64;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
-/// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep of its data, for which it would else go
-/// to the spans), at least, and in all heaps together beyond the least.
-const DEPOT_MAX: usize = 32 << 20;
-const DEPOT_MIN: usize = 64 << 10;
-const DEPOT_SUM: usize = 64 << 20;
-/// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
-const LARGE_MIN: usize = (64 << 10) / UNIT;
-const LARGE_SUM: usize = (4 << 20) / UNIT;
 /// Slow paths between two looks at the clock.
 const EVENTS_PER_LOOK: u32 = 64;
 
@@ -50,9 +42,7 @@ pub struct Allocator {
     home: Home,
     pub(crate) spares: OwnLine<Lock<Batches>>,
     pub(crate) meta: Lock<Meta>,
-    /// Bytes that one heap's private depot may hold, and units of its large blocks.
-    depot_bound: AtomicUsize,
-    large_bound: AtomicUsize,
+    pub(crate) budget: Budget,
 }
 
 impl Allocator {
@@ -70,8 +60,7 @@ impl Allocator {
             home: Home::new(),
             spares: OwnLine(Lock::new(Batches::new())),
             meta: Lock::new(Meta::new()),
-            depot_bound: AtomicUsize::new(DEPOT_MAX),
-            large_bound: AtomicUsize::new(large_cache::LARGEST),
+            budget: Budget::new(),
         }
     }
 
@@ -211,19 +200,9 @@ impl Allocator {
         true
     }
 
-    /// Shares what heaps may keep in sum out over `heaps` heaps.
-    pub(crate) fn share_caches(&self, heaps: u32) {
-        let heaps = heaps.max(1) as usize;
-        let large = LARGE_SUM * os::processors() / heaps;
-        // Relaxed, twice: a bound on memory, not a promise.
-        self.depot_bound.store((DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX), Ordering::Relaxed);
-        self.large_bound.store(large.clamp(LARGE_MIN, large_cache::LARGEST), Ordering::Relaxed);
-    }
-
     /// Units of freed large blocks that one heap may keep.
     pub(crate) fn large_bound(&self) -> usize {
-        // Relaxed: as in `share_caches`.
-        if self.is_tight() { 0 } else { self.large_bound.load(Ordering::Relaxed) }
+        if self.is_tight() { 0 } else { self.budget.large() }
     }
 
     /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all
@@ -231,14 +210,26 @@ impl Allocator {
     #[inline]
     fn bound_depot(&self, heap: &Heap, class: Class) {
         let bin = &heap.bins[class];
-        // Relaxed: as in `share_caches`.
-        let bound = if self.is_tight() { 0 } else { self.depot_bound.load(Ordering::Relaxed) };
-        while (bin.full.len() > bin.allowed.get().into() || heap.depot_bytes.get() > bound)
+        let most = if self.is_tight() { 0 } else { self.budget.depot() };
+        let holds_too_much = || {
+            let bytes = heap.depot_bytes.get();
+            bin.full.len() > bin.allowed.get().into()
+                || bytes > most
+                || bytes > self.budget.strange_least() && self.holds_too_much_strange(heap, bin)
+        };
+        while holds_too_much()
             && let Some(magazine) = heap.fetch(class)
         {
             bin.missed.set(bin.missed.get().saturating_add(1));
             self.shed(heap, class, magazine);
         }
+    }
+
+    /// Whether the newest magazine in a private depot holds other arenas' blocks, and the depot more than it may with those.
+    #[inline(never)]
+    fn holds_too_much_strange(&self, heap: &Heap, bin: &Bin) -> bool {
+        heap.depot_bytes.get() > self.budget.strange(self.shared.small())
+            && bin.full.top().is_some_and(|newest| self.is_strange(heap, newest))
     }
 
     /// A magazine of `class` that other threads filled, of several from the shared depot, of which this heap keeps the rest.
@@ -260,13 +251,17 @@ impl Allocator {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
-        let strange = blocks.blocks().last().is_some_and(|newest| !heap.owns(self.entry(newest.get())));
-        let shared = strange && size_class::fills_lines(class) && !self.is_tight();
+        let shared = self.is_strange(heap, blocks) && size_class::fills_lines(class) && !self.is_tight();
         if shared && self.depots[class].put(class, magazine) {
             return;
         }
         self.give_back_all(blocks);
         self.put_spare(heap, magazine);
+    }
+
+    /// Whether the newest block of a magazine comes from elsewhere than this heap's own do.
+    fn is_strange(&self, heap: &Heap, magazine: &Magazine) -> bool {
+        magazine.blocks().last().is_some_and(|newest| !heap.owns(self.entry(newest.get())))
     }
 
     /// Makes room in the outgoing magazine of `class`, which is full or not there. `false`: as for
@@ -391,8 +386,7 @@ impl Allocator {
     #[inline(always)]
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
-        // Relaxed: as in `share_caches`.
-        let bound = ((self.depot_bound.load(Ordering::Relaxed) / BYTES_PER_SPARE) as u32).min(SPARES_MAX);
+        let bound = ((self.budget.depot() / BYTES_PER_SPARE) as u32).min(SPARES_MAX);
         if heap.spares.len() > bound {
             self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
         }

@@ -12,7 +12,7 @@
 //! | `meta` | memory for our own records |
 //! | `page_heap` | runs of units |
 //! | `magazine`, `arena`, `depot` | blocks in bulk: stacks of pointers, owners of spans, what threads exchange |
-//! | `heap` | the fast paths: a thread's magazines |
+//! | `budget`, `heap` | what a thread may keep; the fast paths: its magazines |
 //! | `allocator`, `registry`, `large`, `interface` | the whole: slow paths, threads and forks, large blocks, the calls |
 //! | `thread_local`, `global`, `fork` | the one allocator that serves the process |
 //!
@@ -22,6 +22,7 @@
 
 mod allocator;
 mod arena;
+mod budget;
 mod claim;
 mod depot;
 #[cfg(not(any(test, miri)))]

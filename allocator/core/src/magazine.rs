@@ -97,7 +97,8 @@ impl Stack {
         NonNull::new(self.first.get())
     }
 
-    fn top(&self) -> Option<&Magazine> {
+    /// The magazine that [`Stack::pop`] would take.
+    pub(crate) fn top(&self) -> Option<&Magazine> {
         // SAFETY: stacked magazines are live; their memory is never unmapped.
         unsafe { self.first.get().as_ref() }
     }

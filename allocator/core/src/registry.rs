@@ -121,7 +121,7 @@ impl Allocator {
         heap.settle(arena, self.filling_arena(arena));
         self.apply_options(heap);
         registry.list(heap);
-        self.share_caches(registry.count_of_heaps);
+        self.budget.share_out(registry.count_of_heaps);
         Some(heap)
     }
 
@@ -186,7 +186,7 @@ impl Allocator {
         registry.unlist(heap);
         // SAFETY: only this function knows the heap.
         unsafe { registry.spares.put(NonNull::from(heap)) };
-        self.share_caches(registry.count_of_heaps);
+        self.budget.share_out(registry.count_of_heaps);
     }
 
     /// Whether several threads used malloc lately.
@@ -273,7 +273,7 @@ impl Allocator {
         for heap in kept.into_iter().flatten().filter(|heap| heap.arena().is_some()) {
             registry.list(heap);
         }
-        self.share_caches(registry.count_of_heaps);
+        self.budget.share_out(registry.count_of_heaps);
     }
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {

@@ -122,6 +122,12 @@ impl Shared {
         }
     }
 
+    /// Units of spans of small blocks in all page heaps, as far as they have told.
+    pub(crate) fn small(&self) -> usize {
+        // Relaxed: a hint.
+        self.sums.small.load(Ordering::Relaxed)
+    }
+
     /// The page heaps that have `units` dirty ones or more, and enough to be worth a look.
     pub(super) fn with_dirty(&self, units: usize) -> impl Iterator<Item = usize> {
         let least = units.max(WORTH_A_LOOK);

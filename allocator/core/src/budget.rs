@@ -1,0 +1,131 @@
+//! The budget: what each heap may keep for later. All heaps share it.
+
+use crate::large_cache;
+use crate::os;
+use crate::sync::{AtomicUsize, Ordering};
+use crate::units::UNIT;
+
+/// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep of its data, for which it
+/// would else go to the spans), at least, and in all heaps together beyond the least.
+const DEPOT_MAX: usize = 32 << 20;
+const DEPOT_MIN: usize = 64 << 10;
+const DEPOT_SUM: usize = 64 << 20;
+/// The same for a depot that takes blocks of other arenas, which the threads that allocated them would else have again: one part in so many of the program's
+/// spans of small blocks, in all heaps together, and in any case what makes for so much each.
+const STRANGE_PART: usize = 2;
+const STRANGE_SMALL: usize = 2 << 20;
+/// Heaps that are few, and keep as much of those as of any: the first thread often waits for the one that works.
+const FEW: usize = 2;
+/// Heaps for each processor from which on all together keep less of those: what a thread that waits keeps is of no use to those that run.
+const CROWD: usize = 2;
+/// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
+const LARGE_MIN: usize = (64 << 10) / UNIT;
+const LARGE_SUM: usize = (4 << 20) / UNIT;
+
+/// See the module. Bounds on memory, not promises: each is read without regard to the others.
+pub(crate) struct Budget {
+    /// Bytes of a private depot.
+    depot: AtomicUsize,
+    /// The same for one that takes other arenas' blocks: for each unit of spans of small blocks, and at least.
+    strange_part: AtomicUsize,
+    strange_least: AtomicUsize,
+    /// Units of large blocks.
+    large: AtomicUsize,
+}
+
+impl Budget {
+    /// That of a single heap.
+    pub(crate) const fn new() -> Self {
+        Self {
+            depot: AtomicUsize::new(DEPOT_MAX),
+            strange_part: AtomicUsize::new(UNIT / STRANGE_PART),
+            strange_least: AtomicUsize::new(DEPOT_MAX),
+            large: AtomicUsize::new(large_cache::LARGEST),
+        }
+    }
+
+    /// Shares it out over `heaps` heaps.
+    pub(crate) fn share_out(&self, heaps: u32) {
+        let (heaps, processors) = (heaps.max(1) as usize, os::processors());
+        let useful = heaps.min(CROWD * processors);
+        let part = UNIT / STRANGE_PART * useful / (heaps * heaps);
+        let least = if heaps <= FEW { DEPOT_MAX } else { STRANGE_SMALL * useful / heaps };
+        let shares = [
+            (&self.depot, (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX)),
+            (&self.strange_part, part),
+            (&self.strange_least, least.max(DEPOT_MIN)),
+            (&self.large, (LARGE_SUM * processors / heaps).clamp(LARGE_MIN, large_cache::LARGEST)),
+        ];
+        for (place, share) in shares {
+            // Relaxed: see the type.
+            place.store(share, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that one heap's private depot may hold.
+    #[inline(always)]
+    pub(crate) fn depot(&self) -> usize {
+        // Relaxed: see the type.
+        self.depot.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it may hold in any case and still take blocks of other arenas.
+    #[inline(always)]
+    pub(crate) fn strange_least(&self) -> usize {
+        // Relaxed: see the type.
+        self.strange_least.load(Ordering::Relaxed)
+    }
+
+    /// The same in a program with `small` units of spans of small blocks.
+    pub(crate) fn strange(&self, small: usize) -> usize {
+        // Relaxed: see the type.
+        let part = self.strange_part.load(Ordering::Relaxed);
+        small.saturating_mul(part).max(self.strange_least())
+    }
+
+    /// Units of freed large blocks that one heap may keep.
+    #[inline(always)]
+    pub(crate) fn large(&self) -> usize {
+        // Relaxed: see the type.
+        self.large.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const GIB: usize = (1 << 30) / UNIT;
+
+    fn of(heaps: usize) -> Budget {
+        let budget = Budget::new();
+        budget.share_out(heaps as u32);
+        budget
+    }
+
+    #[test]
+    fn a_few_heaps_keep_as_much_of_other_arenas_blocks_as_of_their_own() {
+        for budget in [Budget::new(), of(1), of(FEW)] {
+            assert_eq!((budget.strange_least(), budget.depot()), (DEPOT_MAX, DEPOT_MAX));
+        }
+        assert!(of(FEW + 1).strange_least() < DEPOT_MAX);
+    }
+
+    #[test]
+    fn several_heaps_together_keep_half_of_the_program_of_other_arenas_blocks() {
+        for heaps in FEW + 1..=CROWD * os::processors() {
+            let together = of(heaps).strange(GIB) * heaps;
+            assert!(together <= 512 << 20, "{heaps} heaps: {together}");
+            assert!(together > 500 << 20, "{heaps} heaps: {together}");
+        }
+    }
+
+    #[test]
+    fn a_crowd_keeps_less_in_all() {
+        let few = CROWD * os::processors();
+        let together = |heaps: usize| of(heaps).strange(GIB) * heaps;
+        assert!(together(few * 8) <= together(few) / 4);
+        let crowd = of(1_000_000);
+        assert_eq!((crowd.strange(GIB), crowd.depot(), crowd.large()), (DEPOT_MIN, DEPOT_MIN, LARGE_MIN));
+    }
+}
