@@ -3,6 +3,7 @@
 use super::*;
 use crate::large_cache;
 use crate::os;
+use crate::size_class;
 use crate::starter;
 use crate::units::{self, UNIT};
 
@@ -91,5 +92,28 @@ fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
     let found: Vec<_> = heaps.iter().map(|heap| started(heap)).collect();
     let (first, others) = found.split_at(os::processors());
     assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 32), "{found:?}");
+    detach(allocator, heaps);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn threads_of_a_crowd_keep_little_of_each_others_blocks_and_more_of_their_own() {
+    let allocator = allocator();
+    let heaps = attach(allocator, 3 * os::processors());
+    let class = size_class::class_of(1024).expect("a small size");
+    // What `by` has in its private depot, in bytes, after it freed some megabytes that `from` allocated, and of which it has use for any number.
+    let kept = |from: &Heap, by: &Heap| {
+        by.bins[class].allowed.set(u16::MAX);
+        let blocks: Vec<_> = (0..2500).map(|_| allocator.allocate(from, 1024)).collect();
+        for block in blocks {
+            // SAFETY: live, and given up here.
+            assert_eq!(unsafe { allocator.free(by, block) }, Ok(()));
+        }
+        by.depot_bytes.get()
+    };
+    let (strange, own) = (kept(heaps[0], heaps[1]), kept(heaps[2], heaps[2]));
+    let most = allocator.budget.strange(allocator.shared.small());
+    assert!((most / 2..=most).contains(&strange), "{strange} of {most}");
+    assert!(own > most && own <= allocator.budget.depot(), "{own} of {most}");
     detach(allocator, heaps);
 }
