@@ -40,6 +40,12 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 #[inline(never)]
 extern "C" fn malloc_far(size: usize) -> *mut c_void {
     let block = ample_core::malloc_far(size);
+    if block.is_null() { malloc_kept(size) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn malloc_kept(size: usize) -> *mut c_void {
+    let block = ample_core::malloc_kept(size);
     if block.is_null() { malloc_slow(size) } else { block.cast() }
 }
 
@@ -68,6 +74,18 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 pub(crate) unsafe fn release(block: *mut c_void) {
     // SAFETY: the caller's contract.
     if !unsafe { ample_core::free_fast(block.cast()) } {
+        // SAFETY: the caller's contract.
+        unsafe { free_far(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_far(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    if !unsafe { ample_core::free_far(block.cast()) } {
         // SAFETY: the caller's contract.
         unsafe { free_slow(block) };
     }

@@ -162,6 +162,12 @@ fn new_or_throw(size: usize) -> *mut c_void {
 #[inline(never)]
 extern "C" fn new_far(size: usize) -> *mut c_void {
     let block = ample_core::malloc_far(size);
+    if block.is_null() { new_kept(size) } else { block.cast() }
+}
+
+#[inline(never)]
+extern "C" fn new_kept(size: usize) -> *mut c_void {
+    let block = ample_core::malloc_kept(size);
     if block.is_null() { new_slow(size) } else { block.cast() }
 }
 

@@ -26,7 +26,7 @@ const SPARES_MAX: u32 = 64;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
 /// Slow paths between two looks at the clock.
-const EVENTS_PER_LOOK: u32 = 64;
+pub(crate) const EVENTS_PER_LOOK: u32 = 64;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 pub struct Allocator {

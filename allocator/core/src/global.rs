@@ -9,7 +9,7 @@ use crate::fork;
 use crate::heap::Heap;
 use crate::helper::Helper;
 use crate::interface::{keeps_place, small_size};
-use crate::large::Foreign;
+use crate::large::{Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
@@ -18,6 +18,7 @@ use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 use crate::thresholds::Parameter;
+use crate::units;
 
 pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
 /// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
@@ -155,7 +156,7 @@ pub fn malloc_near(size: usize) -> *mut u8 {
     heap.near_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
 }
 
-/// The fast path of malloc from 1 KiB on; null: [`malloc_slow`] must be asked.
+/// The fast path of malloc from 1 KiB on; null: [`malloc_kept`] must be asked.
 #[inline(always)]
 pub fn malloc_far(size: usize) -> *mut u8 {
     let heap = thread_local::heap();
@@ -163,6 +164,18 @@ pub fn malloc_far(size: usize) -> *mut u8 {
         return ptr::null_mut();
     }
     far_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
+}
+
+/// The fast path of malloc of large blocks, those that this thread freed lately; null: [`malloc_slow`] must be asked.
+#[inline(always)]
+pub fn malloc_kept(size: usize) -> *mut u8 {
+    let heap = thread_local::heap();
+    if size <= SMALL_MAX || size > KEPT_MAX || !heap.claim.try_enter() {
+        return ptr::null_mut();
+    }
+    let block = PROCESS.take_kept(heap, size);
+    heap.claim.leave();
+    block
 }
 
 /// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.
@@ -184,7 +197,28 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
     class < CLASS_SLOTS && heap.push(class, block)
 }
 
-/// What [`free_fast`] could not take back; NULL is ignored.
+/// The fast path of what [`free_fast`] could not take back: another thread's block, or a large one, and room for it. `false`: [`free_slow`] must be
+/// asked.
+///
+/// # Safety
+/// As for [`free_fast`].
+#[inline(always)]
+pub unsafe fn free_far(block: *mut u8) -> bool {
+    // SAFETY: the caller's contract.
+    let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    let heap = thread_local::heap();
+    if heap.own_class(entry) >= CLASS_SLOTS {
+        return heap.push_foreign(entry, block);
+    }
+    if units::is_small(entry) || !heap.claim.try_enter() {
+        return false;
+    }
+    let kept = PROCESS.keep_large(heap, block, entry);
+    heap.claim.leave();
+    kept
+}
+
+/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored.
 ///
 /// # Safety
 /// As for [`free_fast`].
@@ -192,11 +226,6 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
 pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
-    let heap = thread_local::heap();
-    // The common case: another thread's block, and room for it.
-    if heap.own_class(entry) >= CLASS_SLOTS && heap.push_foreign(entry, block) {
-        return Ok(());
-    }
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
     // Relaxed: a hint; the next one sees it.
@@ -267,7 +296,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
                 // SAFETY: both blocks are live and distinct, and at least that long.
                 unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
                 // SAFETY: the caller gives the block up.
-                unsafe { if free_fast(block) { Ok(()) } else { free_slow(block) } }?;
+                unsafe { if free_fast(block) || free_far(block) { Ok(()) } else { free_slow(block) } }?;
             }
             Ok(new)
         }

@@ -186,6 +186,13 @@ impl Heap {
         events
     }
 
+    /// Whether the next slow path is one of so many, a power of two, that looks at the clock.
+    #[inline(always)]
+    pub(crate) fn looks_next(&self, events_per_look: u32) -> bool {
+        // Relaxed: as in `count_event`.
+        self.events.load(Ordering::Relaxed) % events_per_look == events_per_look - 1
+    }
+
     /// Whether the thread took no slow path since the last call, and the heap was not emptied since: then it is to be
     /// asked for. The caller holds the registry's lock.
     pub(crate) fn looks_idle(&self) -> bool {
@@ -220,6 +227,7 @@ impl Heap {
         self.arena.set(arena);
         self.filling.set(filling);
         self.mask.set(units::mask_of(arena.index));
+        self.large.open();
     }
 
     /// The arena of a heap that is not inert.

@@ -75,8 +75,7 @@ impl Allocator {
         if size == 0 {
             return self.allocate_class(heap, 1);
         }
-        let kept = Self::newest_large(heap, size);
-        if kept.is_null() { self.allocate_run(heap, size, QUANTUM).0 } else { kept }
+        self.allocate_run(heap, size, QUANTUM).0
     }
 
     /// A block of at least `size` bytes at a multiple of `align` (a power of two); null: no memory.
@@ -131,7 +130,12 @@ impl Allocator {
         let entry = unsafe { self.units.entry(block.addr()) };
         let class = heap.own_class(entry);
         let stays = class < CLASS_SLOTS;
-        if stays && heap.push(class, block) || !stays && heap.push_foreign(entry, block) {
+        let taken = if stays {
+            heap.push(class, block) || !units::is_small(entry) && self.keep_large(heap, block, entry)
+        } else {
+            heap.push_foreign(entry, block)
+        };
+        if taken {
             return Ok(());
         }
         // SAFETY: the caller's contract.
@@ -149,7 +153,7 @@ impl Allocator {
         block: *mut u8,
         entry: Entry,
     ) -> Result<(), Foreign> {
-        if entry == 0 {
+        if !units::is_small(entry) {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
             return unsafe { self.free_not_small(heap, block) };
         }
@@ -165,11 +169,7 @@ impl Allocator {
     #[inline(never)]
     unsafe fn free_not_small(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
-        if block.is_null() || unsafe { self.keep_large(heap, block) } {
-            return Ok(());
-        }
-        // SAFETY: the caller's contract.
-        unsafe { self.free_large(heap, block) }
+        if block.is_null() { Ok(()) } else { unsafe { self.free_large(heap, block) } }
     }
 
     /// Bytes of a block that the program may use.
@@ -193,7 +193,7 @@ impl Allocator {
     /// As for [`Allocator::usable_size`]; `entry` is the block's.
     #[inline(never)]
     unsafe fn unusual_size(&self, block: *mut u8, entry: Entry) -> Result<usize, Foreign> {
-        if entry == 0 {
+        if !units::is_small(entry) {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
             return unsafe { self.large_size(block) };
         }

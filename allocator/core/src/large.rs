@@ -2,21 +2,23 @@
 
 use core::ptr;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, EVENTS_PER_LOOK};
 use crate::heap::Heap;
-use crate::large_cache;
+use crate::large_cache::LARGEST;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::{MOVED_FROM, large};
-use crate::span::{Span, Use};
-use crate::units::UNIT;
+use crate::span::Span;
+use crate::units::{self, Entry, UNIT, UNKEPT};
 
 /// A block that this allocator did not hand out (or that is no block at all).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Foreign;
 
-/// Bytes from which on a block of zeros may be had by giving back what was there: more than the caches of large blocks hold.
-pub(crate) const CLEARED_FROM: usize = large_cache::LARGEST * UNIT + 1;
+/// Bytes of the largest block that a cache of large blocks may hold.
+pub(crate) const KEPT_MAX: usize = LARGEST * UNIT;
+/// Bytes from which on a block of zeros may be had by giving back what was there: more than those caches hold.
+pub(crate) const CLEARED_FROM: usize = KEPT_MAX + 1;
 /// Of so many pages of a block that is to be zero one at most is in memory where they all go back to the system, instead of being filled with zeros.
 const SPARSE: usize = 16;
 
@@ -33,51 +35,53 @@ pub(crate) unsafe fn clear_sparse(block: *mut u8, size: usize) -> bool {
 }
 
 /// Units of a large block of `size` bytes.
+#[inline(always)]
 fn units(size: usize) -> usize {
     size.div_ceil(UNIT).max(1)
 }
 
-/// Whether a block that begins where a run does is a large one that was handed out.
+/// The first byte of a run.
+fn start(run: &Span) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(run.start.get())
+}
+
+/// Whether `block` is a live large block, as its unit's entry sees it.
 #[inline(always)]
-fn is_live(span: &Span, block: *mut u8) -> bool {
-    span.usage.get() == Use::Large && span.start.get() == block.addr() && !span.cached.get()
+fn is_live(entry: Entry, block: *mut u8) -> bool {
+    !units::is_small(entry) && units::large_in(entry) != 0 && block.addr().is_multiple_of(UNIT)
 }
 
 impl Allocator {
-    /// The large block that this thread freed last, if it is about as large as `size`; else null.
+    /// A large block of at least `size` bytes, up to [`KEPT_MAX`], that this thread freed lately; null: there is none.
     #[inline(always)]
-    pub(crate) fn newest_large(heap: &Heap, size: usize) -> *mut u8 {
-        let newest = heap.large.take_newest(units(size));
-        newest.map_or(ptr::null_mut(), |span| ptr::with_exposed_provenance_mut(span.start.get()))
+    pub(crate) fn take_kept(&self, heap: &Heap, size: usize) -> *mut u8 {
+        let Some((block, units)) = heap.large.take(units(size)) else { return ptr::null_mut() };
+        self.units.set_entry(block.addr(), units::entry_of_large(units));
+        block
     }
 
-    /// Keeps a large block for this thread, if there is room and nothing to learn from it. Else it is as it was, for
-    /// [`Allocator::free_large`].
-    ///
-    /// # Safety
-    /// As for [`Allocator::free_large`].
+    /// Keeps a large block with this entry, which is not a small one's, for this thread, if there is room, nothing to learn from it and no
+    /// clock to look at. Else it is as it was, for [`Allocator::free_large`].
     #[inline(always)]
-    pub(crate) unsafe fn keep_large(&self, heap: &Heap, block: *mut u8) -> bool {
-        // SAFETY: the caller's contract.
-        let Some(span) = (unsafe { self.units.span(block.addr()) }) else { return false };
-        // SAFETY: descriptors' memory is never unmapped.
-        let span: &'static Span = unsafe { span.as_ref() };
-        let kept = is_live(span, block)
-            && span.dirty.get()
-            && self.keeps(heap, span)
-            && heap.large.put_beside(span, self.large_bound());
+    pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, entry: Entry) -> bool {
+        // None, and `UNKEPT`, are more than the largest.
+        let units = units::large_in(entry);
+        let kept = units.wrapping_sub(1) < LARGEST
+            && block.addr().is_multiple_of(UNIT)
+            && !heap.looks_next(EVENTS_PER_LOOK)
+            && self.keeps(units * UNIT)
+            && heap.large.put_beside(block, units, self.large_bound());
         if kept {
-            self.look_at_clock(heap);
+            heap.count_event();
+            self.units.set_entry(block.addr(), 0);
         }
         kept
     }
 
     /// Whether threads keep blocks like this one at all.
     #[inline(always)]
-    fn keeps(&self, heap: &Heap, span: &Span) -> bool {
-        heap.arena().is_some()
-            && self.options.is_on(Name::Cache)
-            && !self.options.thresholds.returns_at_once(span.bytes())
+    fn keeps(&self, bytes: usize) -> bool {
+        self.options.is_on(Name::Cache) && !self.options.thresholds.returns_at_once(bytes)
     }
 
     /// A large block of at least `size` bytes at a multiple of `align` (a power of two), and whether it may hold
@@ -86,8 +90,11 @@ impl Allocator {
         if size > isize::MAX as usize {
             return (ptr::null_mut(), true);
         }
-        let cached = if align <= UNIT { heap.large.take(units(size)) } else { None };
-        if cached.is_none() && heap.arena().is_some() {
+        let kept = if align <= UNIT { self.take_kept(heap, size) } else { ptr::null_mut() };
+        if !kept.is_null() {
+            return (kept, true);
+        }
+        if heap.arena().is_some() {
             self.look_at_growth(heap);
         }
         let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
@@ -101,7 +108,7 @@ impl Allocator {
             let there = if spread > align { run(spread) } else { None };
             there.or_else(|| run(align))
         };
-        match cached.or_else(alone).or_else(elsewhere) {
+        match alone().or_else(elsewhere) {
             Some(span) => {
                 if !span.dirty.get() {
                     self.mark_fresh(span);
@@ -109,10 +116,24 @@ impl Allocator {
                 if heap.arena().is_some() {
                     heap.large.note_allocated(span);
                 }
-                (ptr::with_exposed_provenance_mut(span.start.get()), span.dirty.get())
+                (self.hand_out(span), span.dirty.get())
             }
             None => (ptr::null_mut(), true),
         }
+    }
+
+    /// Makes a large run of the caller's a live block, or one that changed its length one again.
+    fn hand_out(&self, span: &Span) -> *mut u8 {
+        let units = span.units.get();
+        // Of a fresh one something is learned when it is freed.
+        let kept = span.dirty.get() && units <= LARGEST;
+        self.units.set_entry(span.start.get(), units::entry_of_large(if kept { units } else { UNKEPT }));
+        start(span)
+    }
+
+    /// The end of that.
+    fn take_in(&self, span: &Span) {
+        self.units.set_entry(span.start.get(), 0);
     }
 
     /// See [`Ground::mark_fresh`](crate::page_heap::Ground).
@@ -133,15 +154,15 @@ impl Allocator {
         if from.bytes() < MOVED_FROM || size > isize::MAX as usize {
             return Ok(ptr::null_mut());
         }
-        let start = |run: &Span| ptr::with_exposed_provenance_mut(run.start.get());
         // Only within a page heap: both runs need its lock.
         let mut pages = self.pages.of(from);
         if let Some(to) = pages.allocate_dirty_with_room(self.ground(), units(size)) {
             drop(pages);
             // SAFETY: both runs are live, the caller's, and no shorter.
             unsafe { ptr::copy_nonoverlapping(block, start(to), from.bytes()) };
+            self.take_in(from);
             self.free_run(from);
-            return Ok(start(to));
+            return Ok(self.hand_out(to));
         }
         let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
             return Ok(ptr::null_mut());
@@ -149,14 +170,24 @@ impl Allocator {
         // Over pages that are there none are moved: they would be lost.
         if !to.dirty.get() {
             self.ground().unmark(from);
+            self.take_in(from);
             if pages.remap(self.ground(), from, to) {
                 drop(pages);
                 self.mark_fresh(to);
-                return Ok(start(to));
+                return Ok(self.hand_out(to));
             }
+            self.hand_out(from);
         }
         pages.take_back(self.ground(), to);
         Ok(ptr::null_mut())
+    }
+
+    /// The span of the run that begins with `block`, or in which that small block lies; `None`: it is not ours.
+    fn span_at(&self, block: *mut u8) -> Option<&'static Span> {
+        // SAFETY: one of ours, or foreign, which the table tells where it is whole.
+        let span = unsafe { self.units.span(block.addr()) }?;
+        // SAFETY: descriptors' memory is never unmapped.
+        Some(unsafe { span.as_ref() })
     }
 
     /// The span of a large block. Ends the process if `block` lies in our memory and is none.
@@ -165,10 +196,9 @@ impl Allocator {
     /// `block` is not a live small block, and not NULL.
     unsafe fn large_span(&self, block: *mut u8) -> Result<&'static Span, Foreign> {
         // SAFETY: the caller's contract.
-        let span = unsafe { self.units.span(block.addr()) };
-        // SAFETY: descriptors' memory is never unmapped.
-        match span.map(|span| -> &'static Span { unsafe { span.as_ref() } }) {
-            Some(span) if is_live(span, block) => Ok(span),
+        let entry = unsafe { self.units.entry(block.addr()) };
+        match self.span_at(block) {
+            Some(span) if is_live(entry, block) => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
             _ => os::die(
@@ -185,11 +215,12 @@ impl Allocator {
     pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
+        self.take_in(span);
         self.ground().learn_touched(span);
         let bound = self.large_bound();
-        if span.units.get() <= bound && self.keeps(heap, span) {
+        if span.units.get() <= bound && heap.arena().is_some() && self.keeps(span.bytes()) {
             span.dirty.set(true);
-            heap.large.put(span, bound, |span| self.free_run(span));
+            heap.large.put(block, span.units.get(), bound, |oldest| self.free_kept(oldest));
             self.look_at_clock(heap);
         } else {
             if heap.arena().is_some() {
@@ -198,6 +229,14 @@ impl Allocator {
             self.free_run(span);
         }
         Ok(())
+    }
+
+    /// Gives back a block that a cache kept.
+    pub(crate) fn free_kept(&self, block: *mut u8) {
+        match self.span_at(block) {
+            Some(span) => self.free_run(span),
+            None => debug_assert!(false, "kept blocks are ours"),
+        }
     }
 
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.
@@ -241,6 +280,9 @@ impl Allocator {
         let extended = wanted > now && self.pages.of(span).extend(self.ground(), span, wanted);
         if extended {
             self.mark_fresh(span);
+        }
+        if wanted != now {
+            self.hand_out(span);
         }
         Ok(wanted <= now || extended)
     }

@@ -8,29 +8,31 @@ use core::ptr;
 use crate::span::Span;
 use crate::units::UNIT;
 
-/// Blocks in a cache.
-const SLOTS: usize = 8;
 /// Units of the largest block that is kept, and of all blocks in a cache: 1 MiB, about what the caches of a core hold.
 pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
+/// Places for blocks in a cache.
+const PLACES: usize = 16;
 
 /// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
 const ALONE: u8 = 4;
 
-/// Whether a block of `size` units will do for one of `wanted`.
-#[inline(always)]
-fn fits(size: usize, wanted: usize) -> bool {
-    size.wrapping_sub(wanted) <= wanted / 8
-}
+/// No place.
+const NONE: u8 = PLACES as u8;
 
-/// Freed large blocks, in a ring.
+/// Freed large blocks: for each number of units a stack, linked by their places. Whoever asks for more than there is room for takes them out in the
+/// order of their places.
 pub(crate) struct LargeCache {
-    spans: [Cell<*const Span>; SLOTS],
-    /// Their units: a look at each span would be a cache miss.
-    sizes: [Cell<u8>; SLOTS],
-    /// Where the oldest is, and how many there are. (No bytes: the compiler reads more than a byte of which it needs few bits, and what follows a store
-    /// of less waits for it.)
-    oldest: Cell<u32>,
-    count: Cell<u32>,
+    blocks: [Cell<*mut u8>; PLACES],
+    /// Their units.
+    sizes: [Cell<u8>; PLACES],
+    /// The place below in the same stack.
+    below: [Cell<u8>; PLACES],
+    /// For each number of units the place of the newest block. (Of more than the largest there is none.)
+    tops: [Cell<u8>; LARGEST + LARGEST / 8 + 1],
+    /// The place that was emptied last to make room.
+    hand: Cell<u8>,
+    /// Where in the cache nothing is: a bit for each place.
+    empty: Cell<u32>,
     /// Whether a block was put in or taken since the last trim.
     used: Cell<bool>,
     /// Units of all.
@@ -44,15 +46,18 @@ pub(crate) struct LargeCache {
     pub(crate) page_heap: Cell<u8>,
 }
 
-const _: () = assert!(LARGEST <= u8::MAX as usize);
+const _: () = assert!(LARGEST <= u8::MAX as usize && PLACES.is_power_of_two() && PLACES < u32::BITS as usize);
 
 impl LargeCache {
+    /// A cache that takes nothing until it is [opened](LargeCache::open).
     pub(crate) const fn new() -> Self {
         Self {
-            spans: [const { Cell::new(ptr::null()) }; SLOTS],
-            sizes: [const { Cell::new(0) }; SLOTS],
-            oldest: Cell::new(0),
-            count: Cell::new(0),
+            blocks: [const { Cell::new(ptr::null_mut()) }; PLACES],
+            sizes: [const { Cell::new(0) }; PLACES],
+            below: [const { Cell::new(NONE) }; PLACES],
+            tops: [const { Cell::new(NONE) }; LARGEST + LARGEST / 8 + 1],
+            hand: Cell::new(0),
+            empty: Cell::new(0),
             used: Cell::new(false),
             units: Cell::new(0),
             newest: Cell::new(0),
@@ -60,6 +65,11 @@ impl LargeCache {
             alone: Cell::new(ALONE - 1),
             page_heap: Cell::new(0),
         }
+    }
+
+    /// From now on it takes blocks.
+    pub(crate) fn open(&self) {
+        self.empty.set((1 << PLACES) - 1);
     }
 
     /// Whether a block of `units` is too large to be kept, and the thread has had one such block at a time lately.
@@ -87,113 +97,88 @@ impl LargeCache {
         self.units.get() * UNIT
     }
 
-    fn count(&self) -> usize {
-        self.count.get() as usize
-    }
-
-    /// Where in the ring the block is that came as `age`th of those that are there.
-    fn place(&self, age: usize) -> usize {
-        (self.oldest.get() as usize + age) % SLOTS
-    }
-
-    /// Takes out the span that came as `age`th of those that are there.
-    fn remove(&self, age: usize) -> Option<&'static Span> {
-        if age >= self.count() {
-            return None;
-        }
-        let place = self.place(age);
-        let (removed, units) = (self.spans[place].get(), self.sizes[place].get());
-        if age == 0 {
-            self.oldest.set(self.place(1) as u32);
-        } else {
-            for newer in age + 1..self.count() {
-                let (to, from) = (self.place(newer - 1), self.place(newer));
-                self.spans[to].set(self.spans[from].get());
-                self.sizes[to].set(self.sizes[from].get());
-            }
-        }
-        self.count.set(self.count.get() - 1);
-        self.units.set(self.units.get() - usize::from(units));
-        // SAFETY: cached spans are large ones, whose descriptors are live.
-        let span = unsafe { removed.as_ref() }?;
-        span.cached.set(false);
-        Some(span)
-    }
-
-    /// The newest span, if it has at least `units` units, and no more than an eighth more.
+    /// Takes out the block of `units` units that `link` leads to, which is there.
     #[inline(always)]
-    pub(crate) fn take_newest(&self, units: usize) -> Option<&'static Span> {
-        let newest = self.count().checked_sub(1)?;
-        let place = self.place(newest);
-        let size = usize::from(self.sizes[place].get());
-        if !fits(size, units) {
-            return None;
-        }
-        self.used.set(true);
-        self.count.set(newest as u32);
-        self.units.set(self.units.get() - size);
-        // SAFETY: cached spans are large ones, whose descriptors are live.
-        let span = unsafe { self.spans[place].get().as_ref() }?;
-        span.cached.set(false);
-        Some(span)
+    fn unlink(&self, link: &Cell<u8>, units: usize) -> *mut u8 {
+        let place = usize::from(link.get()) % PLACES;
+        link.set(self.below[place].get());
+        self.empty.set(self.empty.get() | 1 << place);
+        self.units.set(self.units.get() - units);
+        self.blocks[place].get()
     }
 
-    /// The newest span of at least `units` units, and of no more than an eighth more.
-    pub(crate) fn take(&self, units: usize) -> Option<&'static Span> {
+    /// Takes out the newest block of `units` units, or else of no more than an eighth more; and its units.
+    #[inline(always)]
+    pub(crate) fn take(&self, units: usize) -> Option<(*mut u8, usize)> {
         if units > LARGEST {
             return None;
         }
-        let fits = |age: &usize| fits(self.sizes[self.place(*age)].get().into(), units);
-        let found = (0..self.count()).rev().find(fits)?;
-        self.used.set(true);
-        self.remove(found)
-    }
-
-    /// Puts a freed span in beside all others; `false` where there is no room.
-    #[inline(always)]
-    pub(crate) fn put_beside(&self, span: &'static Span, bound: usize) -> bool {
-        let room = self.count() < SLOTS && self.units.get() + span.units.get() <= bound;
-        if room {
-            self.push(span);
-        }
-        room
-    }
-
-    /// Puts a freed span of at most `bound` units in, which is [`LARGEST`] at most. What is more than so many units, or than there is room for, goes to
-    /// `shed`, the oldest first.
-    pub(crate) fn put(&self, span: &'static Span, bound: usize, mut shed: impl FnMut(&'static Span)) {
-        while !self.put_beside(span, bound) {
-            match self.remove(0) {
-                Some(oldest) => shed(oldest),
-                None => return self.push(span),
+        let (mut size, largest) = (units, units + units / 8);
+        while self.tops[size].get() == NONE {
+            if size == largest {
+                return None;
             }
+            size += 1;
+        }
+        self.used.set(true);
+        Some((self.unlink(&self.tops[size], size), size))
+    }
+
+    /// Puts a freed block of `units` units in beside all others, if there are no more than `bound` then, and there is a place for it; else `false`.
+    #[inline(always)]
+    pub(crate) fn put_beside(&self, block: *mut u8, units: usize, bound: usize) -> bool {
+        let (all, empty) = (self.units.get() + units, self.empty.get());
+        if all > bound || empty == 0 {
+            return false;
+        }
+        let place = empty.trailing_zeros() as usize % PLACES;
+        self.empty.set(empty & (empty - 1));
+        self.below[place].set(self.tops[units].replace(place as u8));
+        self.sizes[place].set(units as u8);
+        self.blocks[place].set(block);
+        self.used.set(true);
+        self.units.set(all);
+        true
+    }
+
+    /// Puts a freed block of `units` units in, at most `bound`, which is [`LARGEST`] at most. What is more than so many units, or than there is room for,
+    /// goes to `shed`. The cache is open.
+    pub(crate) fn put(&self, block: *mut u8, units: usize, bound: usize, mut shed: impl FnMut(*mut u8)) {
+        while !self.put_beside(block, units, bound)
+            && let Some(other) = self.take_next()
+        {
+            shed(other);
         }
     }
 
-    #[inline(always)]
-    fn push(&self, span: &'static Span) {
-        self.used.set(true);
-        let units = span.units.get();
-        let place = self.place(self.count());
-        self.spans[place].set(span);
-        self.sizes[place].set(units as u8);
-        self.count.set(self.count.get() + 1);
-        self.units.set(self.units.get() + units);
-        span.cached.set(true);
+    /// Takes out the block at the next place where one is.
+    fn take_next(&self) -> Option<*mut u8> {
+        let (full, next) = (!self.empty.get() & ((1 << PLACES) - 1), u32::from(self.hand.get()) + 1);
+        // Twice in a row: from the next place on, there is one before the end.
+        let ahead = (full << PLACES | full) >> next;
+        if self.units.get() == 0 {
+            return None;
+        }
+        let place = (next + ahead.trailing_zeros()) as usize % PLACES;
+        self.hand.set(place as u8);
+        let units = usize::from(self.sizes[place].get());
+        let mut link = &self.tops[units];
+        while usize::from(link.get()) != place {
+            link = &self.below[usize::from(link.get()) % PLACES];
+        }
+        Some(self.unlink(link, units))
     }
 
     /// Takes everything out if nothing was put in or taken since the last call.
-    pub(crate) fn trim(&self, shed: impl FnMut(&'static Span)) {
+    pub(crate) fn trim(&self, shed: impl FnMut(*mut u8)) {
         if !self.used.replace(false) {
             self.empty(shed);
         }
     }
 
     /// Takes everything out.
-    pub(crate) fn empty(&self, mut shed: impl FnMut(&'static Span)) {
-        while let Some(span) = self.remove(0) {
-            shed(span);
-        }
+    pub(crate) fn empty(&self, shed: impl FnMut(*mut u8)) {
+        core::iter::from_fn(|| self.take_next()).for_each(shed);
     }
 }
 
@@ -202,60 +187,77 @@ mod tests {
     use super::*;
     use crate::span::Use;
 
-    fn span(units: usize) -> &'static Span {
-        Box::leak(Box::new(Span::new(UNIT, units, Use::Large, true, 0)))
+    fn open() -> LargeCache {
+        let cache = LargeCache::new();
+        cache.open();
+        cache
     }
 
-    fn units(spans: &[&Span]) -> Vec<usize> {
-        spans.iter().map(|span| span.units.get()).collect()
+    /// A block by its number.
+    fn block(number: usize) -> *mut u8 {
+        ptr::without_provenance_mut(number * UNIT)
+    }
+
+    fn numbers(blocks: &[*mut u8]) -> Vec<usize> {
+        blocks.iter().map(|block| block.addr() / UNIT).collect()
     }
 
     #[test]
-    fn the_newest_block_that_fits_comes_back() {
-        let (cache, mut shed) = (LargeCache::new(), Vec::new());
-        let spans = [span(8), span(9), span(8)];
-        for span in spans {
-            cache.put(span, LARGEST, |span| shed.push(span));
+    fn the_newest_block_of_its_size_comes_back_or_one_an_eighth_larger() {
+        let cache = open();
+        for (number, units) in [(1, 8), (2, 9), (3, 8)] {
+            assert!(cache.put_beside(block(number), units, LARGEST));
         }
         assert!(cache.take(10).is_none() && cache.take(7).is_none());
-        assert!(ptr::eq(cache.take(8).expect("kept"), spans[2]));
-        assert!(ptr::eq(cache.take(8).expect("kept"), spans[1]), "an eighth more will do");
-        assert!(ptr::eq(cache.take(8).expect("kept"), spans[0]));
-        assert!(cache.take(8).is_none() && shed.is_empty());
-        assert!(spans.iter().all(|span| !span.cached.get()));
-    }
-
-    #[test]
-    fn the_newest_block_is_at_hand_and_no_other() {
-        let (cache, spans) = (LargeCache::new(), [span(8), span(16)]);
-        assert!(cache.take_newest(8).is_none());
-        assert!(spans.iter().all(|&span| cache.put_beside(span, 24)));
-        assert!(!cache.put_beside(span(1), 24), "more than the bound");
-        assert!(cache.take_newest(8).is_none() && cache.take_newest(17).is_none(), "it does not fit");
-        assert!(ptr::eq(cache.take_newest(15).expect("kept"), spans[1]));
-        assert!(ptr::eq(cache.take_newest(8).expect("kept"), spans[0]));
-        assert_eq!((cache.units.get(), cache.take_newest(1).is_none()), (0, true));
-        assert!(spans.iter().all(|span| !span.cached.get()));
-    }
-
-    #[test]
-    fn the_oldest_blocks_make_room() {
-        let (cache, mut shed) = (LargeCache::new(), Vec::new());
-        for units in 1..=10 {
-            cache.put(span(units), LARGEST, |span| shed.push(span));
+        for (number, units) in [(3, 8), (1, 8), (2, 9)] {
+            assert_eq!(cache.take(8), Some((block(number), units)));
         }
-        assert_eq!(units(&shed), [1, 2]);
+        assert!(cache.take(8).is_none() && cache.take(LARGEST).is_none());
+        assert_eq!(cache.units.get(), 0);
+    }
+
+    #[test]
+    fn no_more_go_in_than_there_are_places_or_units() {
+        let cache = open();
+        assert!(cache.put_beside(block(1), 8, 24) && cache.put_beside(block(2), 16, 24));
+        assert!(!cache.put_beside(block(3), 1, 24), "more than the bound");
+        assert!((3..PLACES + 1).all(|number| cache.put_beside(block(number), 1, LARGEST)));
+        assert!(!cache.put_beside(block(PLACES + 1), 1, LARGEST), "no place");
+        assert!(cache.take(16).is_some() && cache.put_beside(block(PLACES + 1), 1, LARGEST));
+        assert!(!LargeCache::new().put_beside(block(1), 1, LARGEST), "it is not open");
+    }
+
+    #[test]
+    fn others_make_room_in_turn() {
+        let (cache, mut shed) = (open(), Vec::new());
+        for number in 1..=PLACES + 2 {
+            cache.put(block(number), number % 3 + 1, LARGEST, |other| shed.push(other));
+        }
+        assert_eq!(numbers(&shed), [2, 3]);
         shed.clear();
-        for _ in 0..2 {
-            cache.put(span(LARGEST), LARGEST, |span| shed.push(span));
-        }
-        assert_eq!(units(&shed), [3, 4, 5, 6, 7, 8, 9, 10, LARGEST]);
-        assert_eq!(cache.units.get(), LARGEST);
+        cache.put(block(100), LARGEST, LARGEST, |other| shed.push(other));
+        shed.sort();
+        assert!(numbers(&shed).into_iter().eq((1..=PLACES + 2).filter(|number| ![2, 3].contains(number))));
+        assert_eq!((cache.units.get(), cache.take(LARGEST)), (LARGEST, Some((block(100), LARGEST))));
+    }
+
+    #[test]
+    fn a_block_below_others_of_its_size_is_taken_out_alone() {
+        let (cache, mut shed) = (open(), Vec::new());
+        (1..=3).for_each(|number| assert!(cache.put_beside(block(number), 5, LARGEST)));
+        cache.put(block(4), LARGEST - 10, LARGEST, |other| shed.push(other));
+        assert_eq!(numbers(&shed), [2]);
+        assert_eq!(
+            [cache.take(5), cache.take(5), cache.take(5)],
+            [Some((block(3), 5)), Some((block(1), 5)), None]
+        );
     }
 
     #[test]
     fn a_thread_has_one_block_at_a_time_until_two_overlap() {
-        let (cache, blocks) = (LargeCache::new(), [span(LARGEST + 1), span(LARGEST + 1)]);
+        let span =
+            || -> &'static Span { Box::leak(Box::new(Span::new(UNIT, LARGEST + 1, Use::Large, true, 0))) };
+        let (cache, blocks) = (LargeCache::new(), [span(), span()]);
         blocks[1].start.set(1 << 30);
         assert!(!cache.has_one_at_a_time(LARGEST + 1), "nothing is known");
         cache.note_allocated(blocks[0]);
@@ -278,12 +280,11 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_a_while_is_shed() {
-        let (cache, mut shed) = (LargeCache::new(), Vec::new());
-        cache.put(span(5), LARGEST, |_| unreachable!("there is room"));
-        cache.trim(|span| shed.push(span));
+        let (cache, mut shed) = (open(), Vec::new());
+        cache.put(block(1), 5, LARGEST, |_| unreachable!("there is room"));
+        cache.trim(|other| shed.push(other));
         assert!(shed.is_empty(), "it was used");
-        cache.trim(|span| shed.push(span));
-        assert_eq!(units(&shed), [5]);
-        assert_eq!(cache.units.get(), 0);
+        cache.trim(|other| shed.push(other));
+        assert_eq!((numbers(&shed), cache.bytes()), (vec![1], 0));
     }
 }

@@ -23,13 +23,16 @@ pub(crate) const CHUNK: usize = 1 << CHUNK_SHIFT;
 /// Units of a chunk.
 const CHUNK_UNITS: usize = CHUNK / UNIT;
 
-/// What the unit map says of a unit; 0: not a unit of small blocks (NULL, foreign, large, free).
+/// What the unit map says of a unit; 0: nothing (NULL, foreign, free, or inside a large block).
 ///
 /// ```text
 /// bits 0–5    class of its blocks
 /// bits 6–18   code of the arena that takes them back, 0 where any heap may keep them
 /// bits 19–28  index of the arena that owns the span
 /// ```
+///
+/// In the first unit of a live large block only the last of these are set: to its units where a heap may keep the block when it is freed, without a look
+/// at its span; else to [`UNKEPT`].
 ///
 /// One `and` says whether a heap may keep a block: what is left of the entry under the heap's mask is the class, and nothing else,
 /// if the code is 0 or that of the heap's arena. All codes have six of thirteen bits set, so that none is a part of another (E. Sperner,
@@ -67,6 +70,28 @@ fn code_of(arena: u16) -> Entry {
 pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
     let code = if size_class::fills_lines(class) { 0 } else { code_of(arena) };
     Entry::from(arena) << INDEX_SHIFT | code | class as Entry
+}
+
+/// Stands for the units of a live large block that is not to be kept without a look at its span.
+pub(crate) const UNKEPT: usize = ARENAS - 1;
+
+/// Entry of the first unit of a live large block: see [`Entry`].
+pub(crate) fn entry_of_large(units: usize) -> Entry {
+    debug_assert!(0 < units && units < ARENAS);
+    (units as Entry) << INDEX_SHIFT
+}
+
+/// Whether the entry is that of a small block.
+#[inline(always)]
+pub(crate) fn is_small(entry: Entry) -> bool {
+    entry as usize & NOBODYS_MASK != 0
+}
+
+/// The units in an entry that is not a small block's; 0: no live large block begins there.
+#[inline(always)]
+pub(crate) fn large_in(entry: Entry) -> usize {
+    debug_assert!(!is_small(entry));
+    (entry >> INDEX_SHIFT) as usize
 }
 
 /// What a heap of this arena looks at in an entry: see [`Entry`].
@@ -353,7 +378,9 @@ impl Units {
         (0..span.units.get()).for_each(|unit| self.set_entry(span.start.get() + unit * UNIT, entry));
     }
 
-    fn set_entry(&self, address: usize, entry: Entry) {
+    /// Writes the entry of the unit in which `address` lies, which is ours.
+    #[inline(always)]
+    pub(crate) fn set_entry(&self, address: usize, entry: Entry) {
         // SAFETY: `register` made room for the address.
         let slot = unsafe { &*self.entries.at(address) };
         // Relaxed: blocks are handed out later by this thread, or by one that takes a lock after it; for live ones see `entry`.

@@ -57,8 +57,8 @@ unsafe impl GlobalAlloc for Ample {
             return ample_core::malloc_aligned(layout.size(), layout.align());
         }
         let size = layout.size();
-        // The size is often known here: then one of the two fast paths is left.
-        for fast in [ample_core::malloc_near, ample_core::malloc_far] {
+        // The size is often known here: then one of the fast paths is left.
+        for fast in [ample_core::malloc_near, ample_core::malloc_far, ample_core::malloc_kept] {
             let block = fast(size);
             if !block.is_null() {
                 return block;
@@ -70,7 +70,7 @@ unsafe impl GlobalAlloc for Ample {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller gives a live block up.
-        if !unsafe { ample_core::free_fast(block) } {
+        if !unsafe { ample_core::free_fast(block) || ample_core::free_far(block) } {
             // SAFETY: as above. The block is ours, by the contract of `GlobalAlloc`.
             let _ = unsafe { ample_core::free_slow(block) };
         }

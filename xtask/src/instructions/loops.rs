@@ -18,6 +18,9 @@ const LIMIT_CACHED: f64 = 34.0;
 /// As [`LIMIT_16`], for bursts that do not (mimalloc 3.3.2: 49.8).
 const LIMIT_UNCACHED: f64 = 45.0;
 
+/// As [`LIMIT_16`], for a large block.
+const LIMIT_LARGE: f64 = 120.0;
+
 /// Most instructions that Ample may need for an aligned block, or one of zeros, and its free (mimalloc 3.3.2: 76.7 and 54.2; what
 /// the C library runs to clear it does not count).
 const LIMIT_ALIGNED: f64 = 43.0;
@@ -65,7 +68,7 @@ pub(super) const TABLES: [Table; 2] = [
     Table { title: "instructions per call", loops: &CALLS, beside: true },
 ];
 
-const PAIRS: [Loop; 7] = [
+const PAIRS: [Loop; 8] = [
     plain("pair 512", "pair", &[512], LIMIT_512),
     plain("pairL 16", "pairL", &[16], LIMIT_16),
     plain("pairL 512", "pairL", &[512], LIMIT_512),
@@ -81,6 +84,7 @@ const PAIRS: [Loop; 7] = [
         limit: LIMIT_CACHED,
     },
     burst("burst 1 000 000 × 64", 1, 3, &[64, 1_000_000], LIMIT_UNCACHED),
+    plain("pair 65 536", "pair", &[65_536], LIMIT_LARGE),
 ];
 
 /// Each with the free of what it returns, but for the two that return nothing new.

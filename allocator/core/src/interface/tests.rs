@@ -4,6 +4,7 @@ mod adopting;
 mod crowded;
 #[cfg(not(miri))]
 mod faults;
+mod large;
 #[cfg(not(miri))]
 mod returning;
 

@@ -1,0 +1,85 @@
+//! Large blocks, as the unit map sees them: kept by the thread that frees them, resized, freed twice.
+
+use super::*;
+use crate::large_cache::LARGEST;
+use crate::units::UNKEPT;
+
+/// A heap whose pages were all used before, so that nothing is learned from the blocks.
+fn used(bytes: usize) -> (&'static Allocator, &'static Heap) {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    free(allocator, heap, allocator.allocate(heap, bytes));
+    (allocator, heap)
+}
+
+fn free(allocator: &Allocator, heap: &Heap, block: *mut u8) {
+    // SAFETY: the tests give up live blocks.
+    assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+}
+
+/// What the unit map says of the unit of a block that is none of the small ones.
+fn large_at(allocator: &Allocator, block: *mut u8) -> usize {
+    // SAFETY: ours.
+    units::large_in(unsafe { allocator.units.entry(block.addr()) })
+}
+
+#[test]
+fn the_unit_map_knows_which_blocks_are_live_and_which_may_be_kept() {
+    let (allocator, heap) = used(8 << 20);
+    for (size, known) in [(40_000, 3), (LARGEST * UNIT, LARGEST), (LARGEST * UNIT + 1, UNKEPT)] {
+        let block = allocator.allocate(heap, size);
+        assert_eq!(large_at(allocator, block), known, "{size}");
+        assert_eq!(large_at(allocator, block.wrapping_add(UNIT)), 0);
+        free(allocator, heap, block);
+        assert_eq!(large_at(allocator, block), 0, "{size}");
+    }
+    let fresh = allocator.allocate(heap, 12 << 20);
+    assert_eq!(large_at(allocator, fresh), UNKEPT, "something may be learned from it");
+}
+
+#[test]
+fn a_block_is_kept_with_the_size_that_it_was_resized_to() {
+    let (allocator, heap) = used(8 << 20);
+    let block = allocator.allocate(heap, 10 * UNIT);
+    for units in [4, 9] {
+        // SAFETY: the block is live, and used as the result only.
+        let resized = unsafe { allocator.reallocate(heap, block, units * UNIT, 1) };
+        assert_eq!((resized, large_at(allocator, block)), (Ok(block), units));
+        free(allocator, heap, block);
+        let other = allocator.allocate(heap, 10 * UNIT);
+        assert_ne!(other, block, "{units} units are too few");
+        assert_eq!(allocator.allocate(heap, units * UNIT), block);
+        free(allocator, heap, other);
+        heap.large.empty(|kept| allocator.free_kept(kept));
+    }
+}
+
+#[test]
+fn where_a_block_was_that_moved_none_is_live() {
+    let (allocator, heap) = used(8 << 20);
+    let block = allocator.allocate(heap, 1 << 20);
+    let wall = allocator.allocate(heap, 40_000);
+    // SAFETY: the block is live, and the result is used instead.
+    let moved = unsafe { allocator.reallocate(heap, block, 2 << 20, 1) }.expect("ours");
+    assert_ne!(moved, block);
+    assert_eq!((large_at(allocator, block), large_at(allocator, moved)), (0, UNKEPT));
+    free(allocator, heap, wall);
+    free(allocator, heap, moved);
+}
+
+#[test]
+#[should_panic(expected = "free already")]
+fn a_second_free_of_a_block_that_is_kept_ends_the_process() {
+    let (allocator, heap) = used(8 << 20);
+    let block = allocator.allocate(heap, 40_000);
+    free(allocator, heap, block);
+    free(allocator, heap, block);
+}
+
+#[test]
+#[should_panic(expected = "malloc did not return")]
+fn a_pointer_into_a_block_ends_the_process() {
+    let (allocator, heap) = used(8 << 20);
+    let block = allocator.allocate(heap, 40_000);
+    free(allocator, heap, block.wrapping_add(64));
+}
