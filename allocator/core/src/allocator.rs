@@ -200,9 +200,10 @@ impl Allocator {
         true
     }
 
-    /// Units of freed large blocks that one heap may keep.
-    pub(crate) fn large_bound(&self) -> usize {
-        if self.is_tight() { 0 } else { self.budget.large() }
+    /// Units of freed large blocks that a heap may keep.
+    #[inline(always)]
+    pub(crate) fn large_bound(&self, heap: &Heap) -> usize {
+        if self.is_tight() { 0 } else { self.budget.large() + heap.large.more() }
     }
 
     /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all

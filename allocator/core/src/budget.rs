@@ -21,6 +21,9 @@ const CROWD: usize = 2;
 /// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
 const LARGE_MIN: usize = (64 << 10) / UNIT;
 const LARGE_SUM: usize = (4 << 20) / UNIT;
+/// How many more one may keep whose thread asks again for as many as it freed: 8 MiB, and in all heaps together for each processor 16 MiB.
+const MORE_MAX: usize = (8 << 20) / UNIT;
+const MORE_SUM: usize = (16 << 20) / UNIT;
 
 /// See the module. Bounds on memory, not promises: each is read without regard to the others.
 pub(crate) struct Budget {
@@ -29,8 +32,9 @@ pub(crate) struct Budget {
     /// The same for one that takes other arenas' blocks: for each unit of spans of small blocks, and at least.
     strange_part: AtomicUsize,
     strange_least: AtomicUsize,
-    /// Units of large blocks.
+    /// Units of large blocks; and how many more where a thread asks for as many again.
     large: AtomicUsize,
+    large_more: AtomicUsize,
 }
 
 impl Budget {
@@ -41,6 +45,7 @@ impl Budget {
             strange_part: AtomicUsize::new(UNIT / STRANGE_PART),
             strange_least: AtomicUsize::new(DEPOT_MAX),
             large: AtomicUsize::new(large_cache::LARGEST),
+            large_more: AtomicUsize::new(MORE_MAX),
         }
     }
 
@@ -55,6 +60,7 @@ impl Budget {
             (&self.strange_part, part),
             (&self.strange_least, least.max(DEPOT_MIN)),
             (&self.large, (LARGE_SUM * processors / heaps).clamp(LARGE_MIN, large_cache::LARGEST)),
+            (&self.large_more, (MORE_SUM * processors / heaps).min(MORE_MAX)),
         ];
         for (place, share) in shares {
             // Relaxed: see the type.
@@ -88,6 +94,12 @@ impl Budget {
     pub(crate) fn large(&self) -> usize {
         // Relaxed: see the type.
         self.large.load(Ordering::Relaxed)
+    }
+
+    /// How many more it may keep whose thread asks again for as many as it freed.
+    pub(crate) fn large_more(&self) -> usize {
+        // Relaxed: see the type.
+        self.large_more.load(Ordering::Relaxed)
     }
 }
 

@@ -227,7 +227,6 @@ impl Heap {
         self.arena.set(arena);
         self.filling.set(filling);
         self.mask.set(units::mask_of(arena.index));
-        self.large.open();
     }
 
     /// The arena of a heap that is not inert.

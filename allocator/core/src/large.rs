@@ -70,7 +70,7 @@ impl Allocator {
             && block.addr().is_multiple_of(UNIT)
             && !heap.looks_next(EVENTS_PER_LOOK)
             && self.keeps(units * UNIT)
-            && heap.large.put_beside(block, units, self.large_bound());
+            && heap.large.put_beside(block, units, self.large_bound(heap));
         if kept {
             heap.count_event();
             self.units.set_entry(block.addr(), 0);
@@ -95,6 +95,7 @@ impl Allocator {
             return (kept, true);
         }
         if heap.arena().is_some() {
+            heap.large.note_missed(units(size), self.budget.large_more());
             self.look_at_growth(heap);
         }
         let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
@@ -217,8 +218,9 @@ impl Allocator {
         let span = unsafe { self.large_span(block) }?;
         self.take_in(span);
         self.ground().learn_touched(span);
-        let bound = self.large_bound();
-        if span.units.get() <= bound && heap.arena().is_some() && self.keeps(span.bytes()) {
+        let bound = self.large_bound(heap);
+        let fits = span.units.get() <= bound.min(LARGEST);
+        if fits && heap.arena().is_some() && self.keeps(span.bytes()) && self.open_cache(heap) {
             span.dirty.set(true);
             heap.large.put(block, span.units.get(), bound, |oldest| self.free_kept(oldest));
             self.look_at_clock(heap);
@@ -229,6 +231,16 @@ impl Allocator {
             self.free_run(span);
         }
         Ok(())
+    }
+
+    /// Sees to it that a heap can keep large blocks. `false`: no memory for that.
+    fn open_cache(&self, heap: &Heap) -> bool {
+        if heap.large.is_open() {
+            return true;
+        }
+        let Some(places) = self.large_places() else { return false };
+        heap.large.open(places);
+        true
     }
 
     /// Gives back a block that a cache kept.

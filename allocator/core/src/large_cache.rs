@@ -1,5 +1,5 @@
-//! A heap's most recently freed large blocks: a thread that allocates, uses and frees a block of some size again and again gets
-//! the same one, whose pages are there and whose lines may still be in its caches, without a lock. (The idea is that of
+//! A heap's most recently freed large blocks: a thread that allocates, uses and frees blocks of some size again and again gets
+//! the same ones, whose pages are there and whose lines may still be in its caches, without a lock. (The idea is that of
 //! oneTBB's large object cache, R. Dementiev's answer to the question that gave this project its second motto.)
 
 use core::cell::Cell;
@@ -8,35 +8,84 @@ use core::ptr;
 use crate::span::Span;
 use crate::units::UNIT;
 
-/// Units of the largest block that is kept, and of all blocks in a cache: 1 MiB, about what the caches of a core hold.
+/// Units of the largest block that is kept, and of all blocks that a cache holds as a rule: 1 MiB, about what the caches of a core hold.
 pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
-/// Places for blocks in a cache.
-const PLACES: usize = 16;
+/// Places for blocks in a cache, of which the first stands for none.
+const PLACES: usize = 128;
+/// No place.
+const NONE: u8 = 0;
 
 /// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
 const ALONE: u8 = 4;
 
-/// No place.
-const NONE: u8 = PLACES as u8;
-
-/// Freed large blocks: for each number of units a stack, linked by their places. Whoever asks for more than there is room for takes them out in the
-/// order of their places.
-pub(crate) struct LargeCache {
+/// Where the blocks of a cache are: for each number of units a stack, linked by places. All zeros are closed: nothing is put in.
+pub(crate) struct Places {
     blocks: [Cell<*mut u8>; PLACES],
-    /// Their units.
+    /// Their units; 0: nothing is there.
     sizes: [Cell<u8>; PLACES],
     /// The place below in the same stack.
     below: [Cell<u8>; PLACES],
     /// For each number of units the place of the newest block. (Of more than the largest there is none.)
     tops: [Cell<u8>; LARGEST + LARGEST / 8 + 1],
-    /// The place that was emptied last to make room.
-    hand: Cell<u8>,
-    /// Where in the cache nothing is: a bit for each place.
-    empty: Cell<u32>,
-    /// Whether a block was put in or taken since the last trim.
-    used: Cell<bool>,
+    /// For each number of units how many blocks were shed that malloc has not asked for since.
+    missed: [Cell<u8>; LARGEST + 1],
+    /// The newest of the places where something was.
+    left: Cell<u8>,
+    /// The first place where nothing was yet; [`NONE`] while closed.
+    fresh: Cell<u8>,
+}
+
+// Both are counted in bytes.
+const _: () = assert!(LARGEST <= u8::MAX as usize);
+const _: () = assert!(PLACES <= u8::MAX as usize && PLACES.is_power_of_two());
+
+impl Places {
+    const fn closed() -> Self {
+        Self {
+            blocks: [const { Cell::new(ptr::null_mut()) }; PLACES],
+            sizes: [const { Cell::new(0) }; PLACES],
+            below: [const { Cell::new(NONE) }; PLACES],
+            tops: [const { Cell::new(NONE) }; LARGEST + LARGEST / 8 + 1],
+            missed: [const { Cell::new(0) }; LARGEST + 1],
+            left: Cell::new(NONE),
+            fresh: Cell::new(NONE),
+        }
+    }
+
+    /// A place where nothing is.
+    #[inline(always)]
+    fn take(&self) -> Option<u8> {
+        let left = self.left.get();
+        if left != NONE {
+            self.left.set(self.below[usize::from(left) % PLACES].get());
+            return Some(left);
+        }
+        let fresh = self.fresh.get();
+        if fresh == NONE || usize::from(fresh) == PLACES {
+            return None;
+        }
+        self.fresh.set(fresh + 1);
+        Some(fresh)
+    }
+}
+
+/// Places that nothing is put into.
+struct Closed(Places);
+// SAFETY: nobody writes to them: there is nothing to take, and no place.
+unsafe impl Sync for Closed {}
+static CLOSED: Closed = Closed(Places::closed());
+
+/// Freed large blocks.
+pub(crate) struct LargeCache {
+    places: Cell<&'static Places>,
     /// Units of all.
     units: Cell<usize>,
+    /// How many there may be beyond those that any cache may have.
+    more: Cell<usize>,
+    /// The place that was emptied last to make room.
+    hand: Cell<u8>,
+    /// Whether a block was put in or taken since the last trim.
+    used: Cell<bool>,
     /// Where the newest block is, or was, of those that are too large to be kept.
     newest: Cell<usize>,
     /// Whether it has been freed, and how many in a row were before the next was allocated; a new thread needs one more.
@@ -46,20 +95,15 @@ pub(crate) struct LargeCache {
     pub(crate) page_heap: Cell<u8>,
 }
 
-const _: () = assert!(LARGEST <= u8::MAX as usize && PLACES.is_power_of_two() && PLACES < u32::BITS as usize);
-
 impl LargeCache {
     /// A cache that takes nothing until it is [opened](LargeCache::open).
     pub(crate) const fn new() -> Self {
         Self {
-            blocks: [const { Cell::new(ptr::null_mut()) }; PLACES],
-            sizes: [const { Cell::new(0) }; PLACES],
-            below: [const { Cell::new(NONE) }; PLACES],
-            tops: [const { Cell::new(NONE) }; LARGEST + LARGEST / 8 + 1],
-            hand: Cell::new(0),
-            empty: Cell::new(0),
-            used: Cell::new(false),
+            places: Cell::new(&CLOSED.0),
             units: Cell::new(0),
+            more: Cell::new(0),
+            hand: Cell::new(NONE),
+            used: Cell::new(false),
             newest: Cell::new(0),
             is_free: Cell::new(true),
             alone: Cell::new(ALONE - 1),
@@ -67,9 +111,21 @@ impl LargeCache {
         }
     }
 
-    /// From now on it takes blocks.
-    pub(crate) fn open(&self) {
-        self.empty.set((1 << PLACES) - 1);
+    /// Whether it has places.
+    pub(crate) fn is_open(&self) -> bool {
+        self.places.get().fresh.get() != NONE
+    }
+
+    /// From now on it takes blocks, into `places`, which are all zeros and nobody else's.
+    pub(crate) fn open(&self, places: &'static Places) {
+        places.fresh.set(NONE + 1);
+        self.places.set(places);
+    }
+
+    /// Gives the places of an empty cache up.
+    pub(crate) fn close(&self) -> Option<&'static Places> {
+        debug_assert_eq!(self.units.get(), 0);
+        self.is_open().then(|| self.places.replace(&CLOSED.0))
     }
 
     /// Whether a block of `units` is too large to be kept, and the thread has had one such block at a time lately.
@@ -100,11 +156,13 @@ impl LargeCache {
     /// Takes out the block of `units` units that `link` leads to, which is there.
     #[inline(always)]
     fn unlink(&self, link: &Cell<u8>, units: usize) -> *mut u8 {
-        let place = usize::from(link.get()) % PLACES;
-        link.set(self.below[place].get());
-        self.empty.set(self.empty.get() | 1 << place);
+        let (places, number) = (self.places.get(), link.get());
+        let place = usize::from(number) % PLACES;
+        link.set(places.below[place].get());
+        places.below[place].set(places.left.replace(number));
+        places.sizes[place].set(0);
         self.units.set(self.units.get() - units);
-        self.blocks[place].get()
+        places.blocks[place].get()
     }
 
     /// Takes out the newest block of `units` units, or else of no more than an eighth more; and its units.
@@ -113,60 +171,87 @@ impl LargeCache {
         if units > LARGEST {
             return None;
         }
+        let tops = &self.places.get().tops;
         let (mut size, largest) = (units, units + units / 8);
-        while self.tops[size].get() == NONE {
+        while tops[size].get() == NONE {
             if size == largest {
                 return None;
             }
             size += 1;
         }
         self.used.set(true);
-        Some((self.unlink(&self.tops[size], size), size))
+        Some((self.unlink(&tops[size], size), size))
+    }
+
+    /// Units that there may be beyond those that any cache may have.
+    #[inline(always)]
+    pub(crate) fn more(&self) -> usize {
+        self.more.get()
+    }
+
+    /// Malloc has asked for `units` units, and there were none. Had a block of that size been shed, and are all others used, then there may be more from now on,
+    /// up to `most`: the thread frees more at a time than there was room for. (Where others are there, sizes come and go at random, and more
+    /// of them would only be memory.)
+    pub(crate) fn note_missed(&self, units: usize, most: usize) {
+        if let Some(missed) = self.places.get().missed.get(units)
+            && let Some(left) = missed.get().checked_sub(1)
+        {
+            missed.set(left);
+            if self.units.get() == 0 {
+                self.more.set((self.more.get() + units).min(most));
+            }
+        }
     }
 
     /// Puts a freed block of `units` units in beside all others, if there are no more than `bound` then, and there is a place for it; else `false`.
     #[inline(always)]
     pub(crate) fn put_beside(&self, block: *mut u8, units: usize, bound: usize) -> bool {
-        let (all, empty) = (self.units.get() + units, self.empty.get());
-        if all > bound || empty == 0 {
+        let (all, places) = (self.units.get() + units, self.places.get());
+        if all > bound {
             return false;
         }
-        let place = empty.trailing_zeros() as usize % PLACES;
-        self.empty.set(empty & (empty - 1));
-        self.below[place].set(self.tops[units].replace(place as u8));
-        self.sizes[place].set(units as u8);
-        self.blocks[place].set(block);
+        let Some(number) = places.take() else { return false };
+        let place = usize::from(number) % PLACES;
+        places.below[place].set(places.tops[units].replace(number));
+        places.sizes[place].set(units as u8);
+        places.blocks[place].set(block);
         self.used.set(true);
         self.units.set(all);
         true
     }
 
-    /// Puts a freed block of `units` units in, at most `bound`, which is [`LARGEST`] at most. What is more than so many units, or than there is room for,
-    /// goes to `shed`. The cache is open.
+    /// Puts a freed block of `units` units, at most [`LARGEST`] and `bound`, into an open cache. What is more than `bound`, or than there are places for,
+    /// goes to `shed`.
     pub(crate) fn put(&self, block: *mut u8, units: usize, bound: usize, mut shed: impl FnMut(*mut u8)) {
         while !self.put_beside(block, units, bound)
-            && let Some(other) = self.take_next()
+            && let Some((other, units)) = self.take_next()
         {
+            let missed = &self.places.get().missed[units];
+            missed.set(missed.get().saturating_add(1));
             shed(other);
         }
     }
 
-    /// Takes out the block at the next place where one is.
-    fn take_next(&self) -> Option<*mut u8> {
-        let (full, next) = (!self.empty.get() & ((1 << PLACES) - 1), u32::from(self.hand.get()) + 1);
-        // Twice in a row: from the next place on, there is one before the end.
-        let ahead = (full << PLACES | full) >> next;
+    /// Takes out the block at the next place where one is, and its units.
+    fn take_next(&self) -> Option<(*mut u8, usize)> {
         if self.units.get() == 0 {
             return None;
         }
-        let place = (next + ahead.trailing_zeros()) as usize % PLACES;
+        let places = self.places.get();
+        let mut place = usize::from(self.hand.get());
+        let units = loop {
+            place = if place + 1 < usize::from(places.fresh.get()) { place + 1 } else { 1 };
+            match places.sizes[place % PLACES].get() {
+                0 => {}
+                units => break usize::from(units),
+            }
+        };
         self.hand.set(place as u8);
-        let units = usize::from(self.sizes[place].get());
-        let mut link = &self.tops[units];
+        let mut link = &places.tops[units];
         while usize::from(link.get()) != place {
-            link = &self.below[usize::from(link.get()) % PLACES];
+            link = &places.below[usize::from(link.get()) % PLACES];
         }
-        Some(self.unlink(link, units))
+        Some((self.unlink(link, units), units))
     }
 
     /// Takes everything out if nothing was put in or taken since the last call.
@@ -176,9 +261,16 @@ impl LargeCache {
         }
     }
 
-    /// Takes everything out.
-    pub(crate) fn empty(&self, shed: impl FnMut(*mut u8)) {
-        core::iter::from_fn(|| self.take_next()).for_each(shed);
+    /// Takes everything out, and forgets that there might be more than usual.
+    pub(crate) fn empty(&self, mut shed: impl FnMut(*mut u8)) {
+        while let Some((block, _)) = self.take_next() {
+            shed(block);
+        }
+        self.more.set(0);
+        // Nobody writes to places that are closed.
+        if self.is_open() {
+            self.places.get().missed.iter().for_each(|missed| missed.set(0));
+        }
     }
 }
 
@@ -187,9 +279,12 @@ mod tests {
     use super::*;
     use crate::span::Use;
 
+    /// Blocks for which there are places.
+    const MOST: usize = PLACES - 1;
+
     fn open() -> LargeCache {
         let cache = LargeCache::new();
-        cache.open();
+        cache.open(Box::leak(Box::new(Places::closed())));
         cache
     }
 
@@ -221,24 +316,34 @@ mod tests {
         let cache = open();
         assert!(cache.put_beside(block(1), 8, 24) && cache.put_beside(block(2), 16, 24));
         assert!(!cache.put_beside(block(3), 1, 24), "more than the bound");
-        assert!((3..PLACES + 1).all(|number| cache.put_beside(block(number), 1, LARGEST)));
-        assert!(!cache.put_beside(block(PLACES + 1), 1, LARGEST), "no place");
-        assert!(cache.take(16).is_some() && cache.put_beside(block(PLACES + 1), 1, LARGEST));
-        assert!(!LargeCache::new().put_beside(block(1), 1, LARGEST), "it is not open");
+        assert!((3..=MOST).all(|number| cache.put_beside(block(number), 1, usize::MAX)));
+        assert!(!cache.put_beside(block(MOST + 1), 1, usize::MAX), "no place");
+        assert!(cache.take(16).is_some() && cache.put_beside(block(MOST + 1), 1, usize::MAX));
+    }
+
+    #[test]
+    fn a_closed_cache_takes_nothing_and_gives_nothing() {
+        let cache = LargeCache::new();
+        assert!(!cache.is_open() && !cache.put_beside(block(1), 1, LARGEST) && cache.take(1).is_none());
+        cache.put(block(1), 1, LARGEST, |_| unreachable!("nothing is there"));
+        cache.empty(|_| unreachable!("nothing is there"));
+        assert!(cache.close().is_none());
+        let cache = open();
+        assert!(cache.is_open() && cache.close().is_some() && !cache.is_open());
     }
 
     #[test]
     fn others_make_room_in_turn() {
         let (cache, mut shed) = (open(), Vec::new());
-        for number in 1..=PLACES + 2 {
-            cache.put(block(number), number % 3 + 1, LARGEST, |other| shed.push(other));
+        for number in 1..=MOST + 2 {
+            cache.put(block(number), number % 3 + 1, 3 * PLACES, |other| shed.push(other));
         }
-        assert_eq!(numbers(&shed), [2, 3]);
+        assert_eq!(numbers(&shed), [1, 2]);
         shed.clear();
-        cache.put(block(100), LARGEST, LARGEST, |other| shed.push(other));
+        cache.put(block(1000), LARGEST, LARGEST, |other| shed.push(other));
         shed.sort();
-        assert!(numbers(&shed).into_iter().eq((1..=PLACES + 2).filter(|number| ![2, 3].contains(number))));
-        assert_eq!((cache.units.get(), cache.take(LARGEST)), (LARGEST, Some((block(100), LARGEST))));
+        assert!(numbers(&shed).into_iter().eq(3..=MOST + 2));
+        assert_eq!((cache.units.get(), cache.take(LARGEST)), (LARGEST, Some((block(1000), LARGEST))));
     }
 
     #[test]
@@ -246,11 +351,52 @@ mod tests {
         let (cache, mut shed) = (open(), Vec::new());
         (1..=3).for_each(|number| assert!(cache.put_beside(block(number), 5, LARGEST)));
         cache.put(block(4), LARGEST - 10, LARGEST, |other| shed.push(other));
-        assert_eq!(numbers(&shed), [2]);
+        assert_eq!(numbers(&shed), [1]);
         assert_eq!(
             [cache.take(5), cache.take(5), cache.take(5)],
-            [Some((block(3), 5)), Some((block(1), 5)), None]
+            [Some((block(3), 5)), Some((block(2), 5)), None]
         );
+    }
+
+    #[test]
+    fn who_asks_for_as_many_as_were_freed_may_keep_more_until_all_is_taken_out() {
+        let cache = open();
+        let free = |shed: &mut usize| {
+            (1..=10).for_each(|number| cache.put(block(number), 8, LARGEST + cache.more(), |_| *shed += 1));
+        };
+        // Ten are wanted; how many of them were there.
+        let ask = |most: usize| {
+            let found = |_: &i32| {
+                cache.take(8).is_some() || {
+                    cache.note_missed(8, most);
+                    false
+                }
+            };
+            (0..10).filter(found).count()
+        };
+        let mut shed = 0;
+        free(&mut shed);
+        assert_eq!((shed, ask(8)), (2, 8));
+        assert_eq!(cache.more(), 8, "no more than may be");
+        free(&mut shed);
+        assert_eq!((shed, ask(100)), (3, 9));
+        free(&mut shed);
+        assert_eq!((shed, ask(100), cache.more()), (3, 10, 16));
+        free(&mut shed);
+        cache.empty(|_| ());
+        assert_eq!((cache.more(), cache.bytes()), (0, 0));
+        cache.note_missed(8, 100);
+        assert_eq!(cache.more(), 0, "what was shed before is forgotten");
+    }
+
+    #[test]
+    fn sizes_that_come_and_go_beside_others_earn_no_more() {
+        let cache = open();
+        cache.put(block(1), LARGEST, LARGEST, |_| unreachable!("there is room"));
+        cache.put(block(2), 8, LARGEST, |_| ());
+        assert_eq!(cache.take(LARGEST), None);
+        cache.note_missed(LARGEST, 100);
+        assert_eq!(cache.more(), 0, "one of another size is there");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use core::ptr::{self, NonNull};
 use crate::allocator::Allocator;
 use crate::arena::Arena;
 use crate::heap::Heap;
+use crate::large_cache::Places;
 use crate::meta::Spares;
 use crate::os;
 use crate::size_class::{self, CLASSES, Class};
@@ -32,6 +33,8 @@ pub(crate) struct Registry {
     warm: [Option<&'static Heap>; WARM],
     /// Records of heaps that no thread uses and that hold nothing.
     spares: Spares<Heap>,
+    /// Places of their caches of large blocks.
+    places: Spares<Places>,
 }
 
 // SAFETY: the heaps in the registry are used by no thread; whoever takes one out makes it his.
@@ -46,6 +49,7 @@ impl Registry {
             count: 0,
             warm: [None; WARM],
             spares: Spares::new(),
+            places: Spares::new(),
         }
     }
 
@@ -184,9 +188,28 @@ impl Allocator {
             arena.release_empty(self.below());
         }
         registry.unlist(heap);
+        if let Some(places) = heap.large.close() {
+            // SAFETY: only this function knows the heap, and it has given them up.
+            unsafe { registry.places.put(NonNull::from(places)) };
+        }
         // SAFETY: only this function knows the heap.
         unsafe { registry.spares.put(NonNull::from(heap)) };
         self.budget.share_out(registry.count_of_heaps);
+    }
+
+    /// Places for a cache of large blocks: all zeros; `None`: no memory.
+    pub(crate) fn large_places(&self) -> Option<&'static Places> {
+        let spare = self.registry.lock().places.take();
+        let record = match spare {
+            // SAFETY: a record of that size, which is nobody's.
+            Some(spare) => unsafe {
+                spare.write_bytes(0, 1);
+                spare
+            },
+            None => self.meta.lock().record()?,
+        };
+        // SAFETY: all zeros are places, and records are never unmapped.
+        Some(unsafe { record.as_ref() })
     }
 
     /// Whether several threads used malloc lately.

@@ -83,3 +83,21 @@ fn a_pointer_into_a_block_ends_the_process() {
     let block = allocator.allocate(heap, 40_000);
     free(allocator, heap, block.wrapping_add(64));
 }
+
+#[test]
+fn the_caches_of_retired_heaps_are_used_again() {
+    let allocator = allocator();
+    let mut mapped = Vec::new();
+    for _ in 0..if cfg!(miri) { 3 } else { 100 } {
+        let heaps: Vec<_> = (0..20).map(|_| allocator.attach().expect("memory")).collect();
+        for heap in heaps {
+            free(allocator, heap, allocator.allocate(heap, 40_000));
+            assert!(heap.large.is_open());
+            // SAFETY: the heap was attached here, and is not used any more.
+            unsafe { allocator.detach(heap) };
+        }
+        allocator.retire_warm();
+        mapped.push(allocator.meta.lock().mapped());
+    }
+    assert_eq!(mapped.first(), mapped.last());
+}
