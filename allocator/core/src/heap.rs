@@ -186,11 +186,16 @@ impl Heap {
         events
     }
 
+    /// Slow paths taken.
+    pub(crate) fn events(&self) -> u32 {
+        // Relaxed: as in `count_event`.
+        self.events.load(Ordering::Relaxed)
+    }
+
     /// Whether the next slow path is one of so many, a power of two, that looks at the clock.
     #[inline(always)]
     pub(crate) fn looks_next(&self, events_per_look: u32) -> bool {
-        // Relaxed: as in `count_event`.
-        self.events.load(Ordering::Relaxed) % events_per_look == events_per_look - 1
+        self.events() % events_per_look == events_per_look - 1
     }
 
     /// Whether the thread took no slow path since the last call, and the heap was not emptied since: then it is to be

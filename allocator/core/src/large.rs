@@ -95,7 +95,7 @@ impl Allocator {
             return (kept, true);
         }
         if heap.arena().is_some() {
-            heap.large.note_missed(units(size), self.budget.large_more());
+            heap.large.note_missed(units(size), self.budget.large_more(), heap.events());
             self.look_at_growth(heap);
         }
         let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
@@ -219,16 +219,18 @@ impl Allocator {
         self.take_in(span);
         self.ground().learn_touched(span);
         let bound = self.large_bound(heap);
-        let fits = span.units.get() <= bound.min(LARGEST);
-        if fits && heap.arena().is_some() && self.keeps(span.bytes()) && self.open_cache(heap) {
+        let (settled, fits) = (heap.arena().is_some(), span.units.get() <= bound.min(LARGEST));
+        if settled && fits && self.keeps(span.bytes()) && self.open_cache(heap) {
             span.dirty.set(true);
             heap.large.put(block, span.units.get(), bound, |oldest| self.free_kept(oldest));
-            self.look_at_clock(heap);
         } else {
-            if heap.arena().is_some() {
+            if settled {
                 heap.large.note_freed(span);
             }
             self.free_run(span);
+        }
+        if settled {
+            self.look_at_clock(heap);
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
 const PLACES: usize = 128;
 /// No place.
 const NONE: u8 = 0;
+/// How often malloc finds nothing at all, with no free in between, before a thread may keep more.
+const DRY: u8 = 4;
 
 /// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
 const ALONE: u8 = 4;
@@ -82,6 +84,9 @@ pub(crate) struct LargeCache {
     units: Cell<usize>,
     /// How many there may be beyond those that any cache may have.
     more: Cell<usize>,
+    /// How often malloc found nothing at all in a row, and when it was last, in events of the heap.
+    dry: Cell<u8>,
+    dry_at: Cell<u32>,
     /// The place that was emptied last to make room.
     hand: Cell<u8>,
     /// Whether a block was put in or taken since the last trim.
@@ -102,6 +107,8 @@ impl LargeCache {
             places: Cell::new(&CLOSED.0),
             units: Cell::new(0),
             more: Cell::new(0),
+            dry: Cell::new(0),
+            dry_at: Cell::new(0),
             hand: Cell::new(NONE),
             used: Cell::new(false),
             newest: Cell::new(0),
@@ -189,17 +196,21 @@ impl LargeCache {
         self.more.get()
     }
 
-    /// Malloc has asked for `units` units, and there were none. Had a block of that size been shed, and are all others used, then there may be more from now on,
-    /// up to `most`: the thread frees more at a time than there was room for. (Where others are there, sizes come and go at random, and more
-    /// of them would only be memory.)
-    pub(crate) fn note_missed(&self, units: usize, most: usize) {
-        if let Some(missed) = self.places.get().missed.get(units)
+    /// Malloc has asked for `units` units, and there were none, when `events` had happened; each free is one. Where the cache is empty again and again and no block
+    /// is freed in between, and one of that size had been shed, there may be more from now on, up to `most`: the thread frees more at a time than there
+    /// was room for. (Else sizes come and go at random, and more of them would only be memory.)
+    pub(crate) fn note_missed(&self, units: usize, most: usize, events: u32) {
+        let in_a_row = self.dry_at.replace(events) == events;
+        let dry = if in_a_row && self.units.get() == 0 { self.dry.get().saturating_add(1) } else { 0 };
+        self.dry.set(dry);
+        if dry >= DRY
+            && let Some(missed) = self.places.get().missed.get(units)
             && let Some(left) = missed.get().checked_sub(1)
         {
             missed.set(left);
-            if self.units.get() == 0 {
-                self.more.set((self.more.get() + units).min(most));
-            }
+            // With those that it was not believed for.
+            let blocks = if dry == DRY { usize::from(DRY) + 1 } else { 1 };
+            self.more.set((self.more.get() + blocks * units).min(most));
         }
     }
 
@@ -358,44 +369,51 @@ mod tests {
         );
     }
 
+    /// Puts blocks of eight units in; how many were shed.
+    fn free(cache: &LargeCache, blocks: usize) -> usize {
+        let mut shed = 0;
+        (1..=blocks).for_each(|number| cache.put(block(number), 8, LARGEST + cache.more(), |_| shed += 1));
+        shed
+    }
+
+    /// Asks for blocks of eight units, with or without an event in between; how many there were.
+    fn ask(cache: &LargeCache, blocks: u32, most: usize, with_events: bool) -> usize {
+        let found = |number: &u32| {
+            let found = cache.take(8).is_some();
+            if !found {
+                cache.note_missed(8, most, if with_events { *number } else { 0 });
+            }
+            found
+        };
+        (1..=blocks).filter(found).count()
+    }
+
     #[test]
     fn who_asks_for_as_many_as_were_freed_may_keep_more_until_all_is_taken_out() {
         let cache = open();
-        let free = |shed: &mut usize| {
-            (1..=10).for_each(|number| cache.put(block(number), 8, LARGEST + cache.more(), |_| *shed += 1));
-        };
-        // Ten are wanted; how many of them were there.
-        let ask = |most: usize| {
-            let found = |_: &i32| {
-                cache.take(8).is_some() || {
-                    cache.note_missed(8, most);
-                    false
-                }
-            };
-            (0..10).filter(found).count()
-        };
-        let mut shed = 0;
-        free(&mut shed);
-        assert_eq!((shed, ask(8)), (2, 8));
+        assert_eq!((free(&cache, 20), ask(&cache, 20, 8, false)), (12, 8));
         assert_eq!(cache.more(), 8, "no more than may be");
-        free(&mut shed);
-        assert_eq!((shed, ask(100)), (3, 9));
-        free(&mut shed);
-        assert_eq!((shed, ask(100), cache.more()), (3, 10, 16));
-        free(&mut shed);
+        assert_eq!((free(&cache, 20), ask(&cache, 20, 1000, false)), (11, 9));
+        let more = cache.more();
+        assert!(more > 3 * 8, "{more}");
+        free(&cache, 20);
+        assert_eq!(ask(&cache, 20, 1000, false), LARGEST / 8 + more / 8);
+        free(&cache, 20);
         cache.empty(|_| ());
         assert_eq!((cache.more(), cache.bytes()), (0, 0));
-        cache.note_missed(8, 100);
+        ask(&cache, 20, 1000, false);
         assert_eq!(cache.more(), 0, "what was shed before is forgotten");
     }
 
     #[test]
-    fn sizes_that_come_and_go_beside_others_earn_no_more() {
+    fn sizes_that_come_and_go_earn_no_more() {
         let cache = open();
-        cache.put(block(1), LARGEST, LARGEST, |_| unreachable!("there is room"));
-        cache.put(block(2), 8, LARGEST, |_| ());
-        assert_eq!(cache.take(LARGEST), None);
-        cache.note_missed(LARGEST, 100);
+        free(&cache, 20);
+        ask(&cache, 20, 1000, true);
+        assert_eq!(cache.more(), 0, "blocks were freed in between");
+        free(&cache, 20);
+        cache.put(block(1), 5, usize::MAX, |_| unreachable!("there is room"));
+        ask(&cache, 20, 1000, false);
         assert_eq!(cache.more(), 0, "one of another size is there");
     }
 

@@ -33,7 +33,7 @@ use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::remap::MOVED_FROM;
 pub(crate) use self::shared::Shared;
-use self::shared::Told;
+use self::shared::{Sums, Told};
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
 use crate::os;
@@ -79,7 +79,7 @@ pub(crate) struct PageHeap {
     /// How large it ever was.
     growth: Growth,
     /// What the other page heaps know of this one.
-    told: Told,
+    told: Sums<Told>,
     /// Whether free memory is being given back because there was too much of it.
     trimming: bool,
     ticked_ms: u64,
@@ -134,7 +134,7 @@ impl PageHeap {
             mixed_units: 0,
             large_blocks: 0,
             growth: Growth::new(),
-            told: Told::NOTHING,
+            told: Told::NOTHING_OF_ALL,
             trimming: false,
             ticked_ms: 0,
             called_ms: 0,

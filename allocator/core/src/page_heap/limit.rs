@@ -11,17 +11,24 @@ use crate::units::UNIT;
 /// Of the memory that the process's control group may have, in hundredths.
 const SHARE: usize = 75;
 
+impl Ground<'_> {
+    /// Units that the heap should have at most, if there is such a limit.
+    #[inline(always)]
+    fn limit(self) -> Option<usize> {
+        // Relaxed: a hint; it is learned once.
+        match (self.options.get(Name::SoftLimit), self.shared.group_limit.load(Ordering::Relaxed)) {
+            (0, 0 | usize::MAX) => None,
+            (0, units) => Some(units),
+            (bytes, _) => Some(bytes / UNIT),
+        }
+    }
+}
+
 impl PageHeap {
     /// Whether the heap has more memory than it should.
+    #[inline(always)]
     pub(super) fn is_tight(&self, ground: Ground) -> bool {
-        // Relaxed: a hint; it is learned once.
-        let limit =
-            match (ground.options.get(Name::SoftLimit), ground.shared.group_limit.load(Ordering::Relaxed)) {
-                (0, 0 | usize::MAX) => return false,
-                (0, units) => units,
-                (bytes, _) => bytes / UNIT,
-            };
-        self.total(ground.shared).resident > limit
+        ground.limit().is_some_and(|limit| self.total(ground.shared).resident > limit)
     }
 
     /// Looks once what the control group may have. A heap that never grows is too small to matter to any.
@@ -39,6 +46,11 @@ impl PageHeap {
     /// empties the caches of idle threads.
     pub(super) fn heed_limit(&mut self, ground: Ground) {
         self.tell(ground.shared);
+        // As nearly always.
+        // Relaxed: a hint; the next one sees it.
+        if ground.limit().is_none() && ground.shared.tight.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let mut tight = self.is_tight(ground);
         if tight {
             // Relaxed: a hint; the next one sees it.

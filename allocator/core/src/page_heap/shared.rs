@@ -28,50 +28,37 @@ pub(super) struct Sums<T> {
     pub(super) small: T,
 }
 
-impl<T> Sums<T> {
-    fn parts(&self) -> [&T; 3] {
-        [&self.resident, &self.dirty, &self.small]
-    }
-}
-
-/// Figures that differ too little from one that was told to be worth telling.
-struct Around {
+/// A figure that was told, and around it those that differ too little from it to be worth telling.
+pub(super) struct Told {
+    told: usize,
     low: usize,
     len: usize,
 }
 
-impl Around {
-    const NONE: Self = Self { low: 0, len: 0 };
-
-    /// Around `told`, of which a part in `share` makes a difference.
-    fn new(told: usize, share: usize) -> Self {
-        let step = told / share;
-        let step = if step > STEP_MIN { step } else { STEP_MIN };
-        Self { low: told.saturating_sub(step - 1), len: told - told.saturating_sub(step - 1) + step }
-    }
-}
-
-/// What the other page heaps know of one.
-pub(super) struct Told {
-    sums: Sums<usize>,
-    quiet: Sums<Around>,
-}
-
 impl Told {
-    fn new(sums: Sums<usize>) -> Self {
-        let quiet = Sums {
-            resident: Around::new(sums.resident, STEP_SHARES.resident),
-            dirty: Around::new(sums.dirty, STEP_SHARES.dirty),
-            small: Around::new(sums.small, STEP_SHARES.small),
-        };
-        Self { sums, quiet }
+    /// None, and whatever comes makes a difference.
+    const NOTHING: Self = Self { told: 0, low: 0, len: 0 };
+
+    /// Nothing yet.
+    pub(super) const NOTHING_OF_ALL: Sums<Self> =
+        Sums { resident: Self::NOTHING, dirty: Self::NOTHING, small: Self::NOTHING };
+
+    #[inline(always)]
+    fn is_near(&self, own: usize) -> bool {
+        own.wrapping_sub(self.low) < self.len
     }
 
-    /// Nothing yet, and whatever comes makes a difference.
-    pub(super) const NOTHING: Self = Self {
-        sums: Sums { resident: 0, dirty: 0, small: 0 },
-        quiet: Sums { resident: Around::NONE, dirty: Around::NONE, small: Around::NONE },
-    };
+    /// Tells of `own`, of which a part in `share` makes a difference from now on, as a part of `all`.
+    fn tell(&mut self, own: usize, share: usize, all: &AtomicUsize) {
+        let told = core::mem::replace(&mut self.told, own);
+        if own != told {
+            // Relaxed: a hint.
+            all.fetch_add(own.wrapping_sub(told), Ordering::Relaxed);
+        }
+        let step = (own / share).max(STEP_MIN);
+        self.low = own.saturating_sub(step - 1);
+        self.len = own - self.low + step;
+    }
 }
 
 /// See the module. Guarded by nothing: each is a hint.
@@ -145,34 +132,31 @@ impl PageHeap {
 
     /// What all page heaps have: this one exactly, the others as far as they have told.
     pub(super) fn total(&self, shared: &Shared) -> Sums<usize> {
-        let (own, told) = (self.own(), &self.told.sums);
+        let (own, known) = (self.own(), &self.told);
         // Relaxed: hints.
-        let sum = |all: &AtomicUsize, own: usize, told: usize| {
-            all.load(Ordering::Relaxed).wrapping_sub(told).wrapping_add(own)
+        let sum = |all: &AtomicUsize, own: usize, known: &Told| {
+            all.load(Ordering::Relaxed).wrapping_sub(known.told).wrapping_add(own)
         };
         Sums {
-            resident: sum(&shared.sums.resident, own.resident, told.resident),
-            dirty: sum(&shared.sums.dirty, own.dirty, told.dirty),
-            small: sum(&shared.sums.small, own.small, told.small),
+            resident: sum(&shared.sums.resident, own.resident, &known.resident),
+            dirty: sum(&shared.sums.dirty, own.dirty, &known.dirty),
+            small: sum(&shared.sums.small, own.small, &known.small),
         }
     }
 
-    /// Tells the other page heaps what this one has, if that has changed by much.
+    /// Tells the other page heaps what this one has, as far as that has changed by much.
     pub(super) fn tell(&mut self, shared: &Shared) {
-        let own = self.own();
-        let quiet = |(&own, around): (&usize, &Around)| own.wrapping_sub(around.low) < around.len;
-        if own.parts().into_iter().zip(self.told.quiet.parts()).all(quiet) {
-            return;
+        let (own, known) = (self.own(), &mut self.told);
+        if !known.resident.is_near(own.resident) {
+            known.resident.tell(own.resident, STEP_SHARES.resident, &shared.sums.resident);
         }
-        let told = core::mem::replace(&mut self.told, Told::new(own)).sums;
-        for ((all, own), told) in shared.sums.parts().into_iter().zip(own.parts()).zip(told.parts()) {
-            // A large block that comes and goes changes one of them.
-            if own != told {
-                // Relaxed: a hint.
-                all.fetch_add(own.wrapping_sub(*told), Ordering::Relaxed);
-            }
+        if !known.small.is_near(own.small) {
+            known.small.tell(own.small, STEP_SHARES.small, &shared.sums.small);
         }
-        // Relaxed: a hint.
-        shared.dirty[usize::from(self.page_heap)].store(own.dirty, Ordering::Relaxed);
+        if !known.dirty.is_near(own.dirty) {
+            known.dirty.tell(own.dirty, STEP_SHARES.dirty, &shared.sums.dirty);
+            // Relaxed: a hint.
+            shared.dirty[usize::from(self.page_heap)].store(own.dirty, Ordering::Relaxed);
+        }
     }
 }
