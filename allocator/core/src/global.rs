@@ -18,7 +18,6 @@ use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
 use crate::thresholds::Parameter;
-use crate::units;
 
 pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
 /// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
@@ -210,10 +209,11 @@ pub unsafe fn free_far(block: *mut u8) -> bool {
     if heap.own_class(entry) >= CLASS_SLOTS {
         return heap.push_foreign(entry, block);
     }
-    if units::is_small(entry) || !heap.claim.try_enter() {
+    let Some(units) = Allocator::keepable(entry) else { return false };
+    if !heap.claim.try_enter() {
         return false;
     }
-    let kept = PROCESS.keep_large(heap, block, entry);
+    let kept = PROCESS.keep_large(heap, block, units);
     heap.claim.leave();
     kept
 }

@@ -8,7 +8,7 @@
 //!                          full?    Allocator::make_room: swap with previous; a full one goes to the private depot, and
 //!                                   when that holds too much, to the shared depot or back to its arena's spans
 //!                          foreign? push_foreign: outgoing magazine → the owner's inbox
-//!                          entry 0? NULL, a large block, or not ours
+//!                          neither? a large block: LargeCache, or Allocator::free_large; NULL, or not ours
 //! ```
 
 use core::cell::Cell;

@@ -131,7 +131,8 @@ impl Allocator {
         let class = heap.own_class(entry);
         let stays = class < CLASS_SLOTS;
         let taken = if stays {
-            heap.push(class, block) || !units::is_small(entry) && self.keep_large(heap, block, entry)
+            heap.push(class, block)
+                || Self::keepable(entry).is_some_and(|units| self.keep_large(heap, block, units))
         } else {
             heap.push_foreign(entry, block)
         };

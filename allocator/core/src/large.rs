@@ -60,14 +60,22 @@ impl Allocator {
         block
     }
 
-    /// Keeps a large block with this entry, which is not a small one's, for this thread, if there is room, nothing to learn from it and no
-    /// clock to look at. Else it is as it was, for [`Allocator::free_large`].
+    /// The units of a live large block with this entry if [`Allocator::keep_large`] may keep it.
     #[inline(always)]
-    pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, entry: Entry) -> bool {
-        // None, and `UNKEPT`, are more than the largest.
+    pub(crate) fn keepable(entry: Entry) -> Option<usize> {
+        if units::is_small(entry) {
+            return None;
+        }
+        // `UNKEPT` is more than the largest.
         let units = units::large_in(entry);
-        let kept = units.wrapping_sub(1) < LARGEST
-            && block.addr().is_multiple_of(UNIT)
+        if units == 0 || units > LARGEST { None } else { Some(units) }
+    }
+
+    /// Keeps such a block of `units` for this thread, if it begins there, there is room, and no clock to look at. Else it is as it was, for
+    /// [`Allocator::free_large`].
+    #[inline(always)]
+    pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
+        let kept = block.addr().is_multiple_of(UNIT)
             && !heap.looks_next(EVENTS_PER_LOOK)
             && self.keeps(units * UNIT)
             && heap.large.put_beside(block, units, self.large_bound(heap));
@@ -184,8 +192,11 @@ impl Allocator {
     }
 
     /// The span of the run that begins with `block`, or in which that small block lies; `None`: it is not ours.
-    fn span_at(&self, block: *mut u8) -> Option<&'static Span> {
-        // SAFETY: one of ours, or foreign, which the table tells where it is whole.
+    ///
+    /// # Safety
+    /// As for [`Units::entry`](crate::units::Units::entry).
+    unsafe fn span_at(&self, block: *mut u8) -> Option<&'static Span> {
+        // SAFETY: the caller's contract.
         let span = unsafe { self.units.span(block.addr()) }?;
         // SAFETY: descriptors' memory is never unmapped.
         Some(unsafe { span.as_ref() })
@@ -198,7 +209,8 @@ impl Allocator {
     unsafe fn large_span(&self, block: *mut u8) -> Result<&'static Span, Foreign> {
         // SAFETY: the caller's contract.
         let entry = unsafe { self.units.entry(block.addr()) };
-        match self.span_at(block) {
+        // SAFETY: the caller's contract.
+        match unsafe { self.span_at(block) } {
             Some(span) if is_live(entry, block) => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
@@ -247,7 +259,8 @@ impl Allocator {
 
     /// Gives back a block that a cache kept.
     pub(crate) fn free_kept(&self, block: *mut u8) {
-        match self.span_at(block) {
+        // SAFETY: it is ours.
+        match unsafe { self.span_at(block) } {
             Some(span) => self.free_run(span),
             None => debug_assert!(false, "kept blocks are ours"),
         }

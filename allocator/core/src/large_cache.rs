@@ -29,7 +29,7 @@ pub(crate) struct Places {
     below: [Cell<u8>; PLACES],
     /// For each number of units the place of the newest block. (Of more than the largest there is none.)
     tops: [Cell<u8>; LARGEST + LARGEST / 8 + 1],
-    /// For each number of units how many blocks were shed that malloc has not asked for since.
+    /// For each number of units how many blocks were shed for which there was not allowed to be room since.
     missed: [Cell<u8>; LARGEST + 1],
     /// The newest of the places where something was.
     left: Cell<u8>,
@@ -265,8 +265,9 @@ impl LargeCache {
         Some((self.unlink(link, units), units))
     }
 
-    /// Takes everything out if nothing was put in or taken since the last call.
-    pub(crate) fn trim(&self, shed: impl FnMut(*mut u8)) {
+    /// Takes everything out if nothing was put in or taken since the last call. `most` is as for [`LargeCache::note_missed`], which may have become less.
+    pub(crate) fn trim(&self, most: usize, shed: impl FnMut(*mut u8)) {
+        self.more.set(self.more.get().min(most));
         if !self.used.replace(false) {
             self.empty(shed);
         }
@@ -394,6 +395,7 @@ mod tests {
         assert_eq!((free(&cache, 20), ask(&cache, 20, 8, false)), (12, 8));
         assert_eq!(cache.more(), 8, "no more than may be");
         assert_eq!((free(&cache, 20), ask(&cache, 20, 1000, false)), (11, 9));
+        cache.trim(1000, |_| unreachable!("it was used"));
         let more = cache.more();
         assert!(more > 3 * 8, "{more}");
         free(&cache, 20);
@@ -446,9 +448,9 @@ mod tests {
     fn what_was_not_used_for_a_while_is_shed() {
         let (cache, mut shed) = (open(), Vec::new());
         cache.put(block(1), 5, LARGEST, |_| unreachable!("there is room"));
-        cache.trim(|other| shed.push(other));
+        cache.trim(0, |other| shed.push(other));
         assert!(shed.is_empty(), "it was used");
-        cache.trim(|other| shed.push(other));
+        cache.trim(0, |other| shed.push(other));
         assert_eq!((numbers(&shed), cache.bytes()), (vec![1], 0));
     }
 }

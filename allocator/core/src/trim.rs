@@ -115,7 +115,7 @@ impl Allocator {
             arena.purge_holes(HOLES_ALONE);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
-        heap.large.trim(|block| self.free_kept(block));
+        heap.large.trim(self.budget.large_more(), |block| self.free_kept(block));
     }
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.

@@ -28,7 +28,7 @@ const CHUNK_UNITS: usize = CHUNK / UNIT;
 /// ```text
 /// bits 0–5    class of its blocks
 /// bits 6–18   code of the arena that takes them back, 0 where any heap may keep them
-/// bits 19–28  index of the arena that owns the span
+/// bits 19–28  index of the arena that owns the span; where all other bits are 0, what a large block is
 /// ```
 ///
 /// In the first unit of a live large block only the last of these are set: to its units where a heap may keep the block when it is freed, without a look
