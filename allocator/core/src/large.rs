@@ -45,7 +45,7 @@ fn start(run: &Span) -> *mut u8 {
     ptr::with_exposed_provenance_mut(run.start.get())
 }
 
-/// Whether `block` is a live large block, as its unit's entry sees it.
+/// Whether `block` is a large one that is live, or in a cache, as its unit's entry sees it.
 #[inline(always)]
 fn is_live(entry: Entry, block: *mut u8) -> bool {
     !units::is_small(entry) && units::large_in(entry) != 0 && block.addr().is_multiple_of(UNIT)
@@ -55,9 +55,7 @@ impl Allocator {
     /// A large block of at least `size` bytes, up to [`KEPT_MAX`], that this thread freed lately; null: there is none.
     #[inline(always)]
     pub(crate) fn take_kept(&self, heap: &Heap, size: usize) -> *mut u8 {
-        let Some((block, units)) = heap.large.take(units(size)) else { return ptr::null_mut() };
-        self.units.set_entry(block.addr(), units::entry_of_large(units));
-        block
+        heap.large.take(units(size)).map_or(ptr::null_mut(), start)
     }
 
     /// The units of a live large block with this entry if [`Allocator::keep_large`] may keep it.
@@ -75,13 +73,15 @@ impl Allocator {
     /// [`Allocator::free_large`].
     #[inline(always)]
     pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
+        // SAFETY: its entry says that the block is ours.
+        let Some(span) = (unsafe { self.span_at(block) }) else { return false };
         let kept = block.addr().is_multiple_of(UNIT)
+            && !span.cached.get()
             && !heap.looks_next(EVENTS_PER_LOOK)
             && self.keeps(units * UNIT)
-            && heap.large.put_beside(block, units, self.large_bound(heap));
+            && heap.large.put_beside(span, units, self.large_bound(heap));
         if kept {
             heap.count_event();
-            self.units.set_entry(block.addr(), 0);
         }
         kept
     }
@@ -169,7 +169,6 @@ impl Allocator {
             drop(pages);
             // SAFETY: both runs are live, the caller's, and no shorter.
             unsafe { ptr::copy_nonoverlapping(block, start(to), from.bytes()) };
-            self.take_in(from);
             self.free_run(from);
             return Ok(self.hand_out(to));
         }
@@ -211,7 +210,7 @@ impl Allocator {
         let entry = unsafe { self.units.entry(block.addr()) };
         // SAFETY: the caller's contract.
         match unsafe { self.span_at(block) } {
-            Some(span) if is_live(entry, block) => Ok(span),
+            Some(span) if is_live(entry, block) && !span.cached.get() => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
             _ => os::die(
@@ -228,13 +227,14 @@ impl Allocator {
     pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
-        self.take_in(span);
         self.ground().learn_touched(span);
         let bound = self.large_bound(heap);
         let (settled, fits) = (heap.arena().is_some(), span.units.get() <= bound.min(LARGEST));
         if settled && fits && self.keeps(span.bytes()) && self.open_cache(heap) {
             span.dirty.set(true);
-            heap.large.put(block, span.units.get(), bound, |oldest| self.free_kept(oldest));
+            // From now on it may be kept without a look.
+            self.hand_out(span);
+            heap.large.put(span, span.units.get(), bound, |other| self.free_run(other));
         } else {
             if settled {
                 heap.large.note_freed(span);
@@ -257,17 +257,9 @@ impl Allocator {
         true
     }
 
-    /// Gives back a block that a cache kept.
-    pub(crate) fn free_kept(&self, block: *mut u8) {
-        // SAFETY: it is ours.
-        match unsafe { self.span_at(block) } {
-            Some(span) => self.free_run(span),
-            None => debug_assert!(false, "kept blocks are ours"),
-        }
-    }
-
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.
     pub(crate) fn free_run(&self, span: &'static Span) {
+        self.take_in(span);
         self.ground().unmark(span);
         // Before the lock is taken: nobody else knows the run.
         let clean = self.options.thresholds.returns_at_once(span.bytes())

@@ -22,7 +22,7 @@ const ALONE: u8 = 4;
 
 /// Where the blocks of a cache are: for each number of units a stack, linked by places. All zeros are closed: nothing is put in.
 pub(crate) struct Places {
-    blocks: [Cell<*mut u8>; PLACES],
+    spans: [Cell<*const Span>; PLACES],
     /// Their units; 0: nothing is there.
     sizes: [Cell<u8>; PLACES],
     /// The place below in the same stack.
@@ -44,7 +44,7 @@ const _: () = assert!(PLACES <= u8::MAX as usize && PLACES.is_power_of_two());
 impl Places {
     const fn closed() -> Self {
         Self {
-            blocks: [const { Cell::new(ptr::null_mut()) }; PLACES],
+            spans: [const { Cell::new(ptr::null()) }; PLACES],
             sizes: [const { Cell::new(0) }; PLACES],
             below: [const { Cell::new(NONE) }; PLACES],
             tops: [const { Cell::new(NONE) }; LARGEST + LARGEST / 8 + 1],
@@ -162,19 +162,22 @@ impl LargeCache {
 
     /// Takes out the block of `units` units that `link` leads to, which is there.
     #[inline(always)]
-    fn unlink(&self, link: &Cell<u8>, units: usize) -> *mut u8 {
+    fn unlink(&self, link: &Cell<u8>, units: usize) -> &'static Span {
         let (places, number) = (self.places.get(), link.get());
         let place = usize::from(number) % PLACES;
         link.set(places.below[place].get());
         places.below[place].set(places.left.replace(number));
         places.sizes[place].set(0);
         self.units.set(self.units.get() - units);
-        places.blocks[place].get()
+        // SAFETY: where a block is, its span was put in, whose descriptor is never unmapped.
+        let span = unsafe { &*places.spans[place].get() };
+        span.cached.set(false);
+        span
     }
 
-    /// Takes out the newest block of `units` units, or else of no more than an eighth more; and its units.
+    /// Takes out the newest block of `units` units, or else of no more than an eighth more.
     #[inline(always)]
-    pub(crate) fn take(&self, units: usize) -> Option<(*mut u8, usize)> {
+    pub(crate) fn take(&self, units: usize) -> Option<&'static Span> {
         if units > LARGEST {
             return None;
         }
@@ -187,7 +190,7 @@ impl LargeCache {
             size += 1;
         }
         self.used.set(true);
-        Some((self.unlink(&tops[size], size), size))
+        Some(self.unlink(&tops[size], size))
     }
 
     /// Units that there may be beyond those that any cache may have.
@@ -216,7 +219,7 @@ impl LargeCache {
 
     /// Puts a freed block of `units` units in beside all others, if there are no more than `bound` then, and there is a place for it; else `false`.
     #[inline(always)]
-    pub(crate) fn put_beside(&self, block: *mut u8, units: usize, bound: usize) -> bool {
+    pub(crate) fn put_beside(&self, span: &'static Span, units: usize, bound: usize) -> bool {
         let (all, places) = (self.units.get() + units, self.places.get());
         if all > bound {
             return false;
@@ -225,7 +228,8 @@ impl LargeCache {
         let place = usize::from(number) % PLACES;
         places.below[place].set(places.tops[units].replace(number));
         places.sizes[place].set(units as u8);
-        places.blocks[place].set(block);
+        places.spans[place].set(span);
+        span.cached.set(true);
         self.used.set(true);
         self.units.set(all);
         true
@@ -233,8 +237,14 @@ impl LargeCache {
 
     /// Puts a freed block of `units` units, at most [`LARGEST`] and `bound`, into an open cache. What is more than `bound`, or than there are places for,
     /// goes to `shed`.
-    pub(crate) fn put(&self, block: *mut u8, units: usize, bound: usize, mut shed: impl FnMut(*mut u8)) {
-        while !self.put_beside(block, units, bound)
+    pub(crate) fn put(
+        &self,
+        span: &'static Span,
+        units: usize,
+        bound: usize,
+        mut shed: impl FnMut(&'static Span),
+    ) {
+        while !self.put_beside(span, units, bound)
             && let Some((other, units)) = self.take_next()
         {
             let missed = &self.places.get().missed[units];
@@ -244,7 +254,7 @@ impl LargeCache {
     }
 
     /// Takes out the block at the next place where one is, and its units.
-    fn take_next(&self) -> Option<(*mut u8, usize)> {
+    fn take_next(&self) -> Option<(&'static Span, usize)> {
         if self.units.get() == 0 {
             return None;
         }
@@ -266,7 +276,7 @@ impl LargeCache {
     }
 
     /// Takes everything out if nothing was put in or taken since the last call. `most` is as for [`LargeCache::note_missed`], which may have become less.
-    pub(crate) fn trim(&self, most: usize, shed: impl FnMut(*mut u8)) {
+    pub(crate) fn trim(&self, most: usize, shed: impl FnMut(&'static Span)) {
         self.more.set(self.more.get().min(most));
         if !self.used.replace(false) {
             self.empty(shed);
@@ -274,9 +284,9 @@ impl LargeCache {
     }
 
     /// Takes everything out, and forgets that there might be more than usual.
-    pub(crate) fn empty(&self, mut shed: impl FnMut(*mut u8)) {
-        while let Some((block, _)) = self.take_next() {
-            shed(block);
+    pub(crate) fn empty(&self, mut shed: impl FnMut(&'static Span)) {
+        while let Some((span, _)) = self.take_next() {
+            shed(span);
         }
         self.more.set(0);
         // Nobody writes to places that are closed.
@@ -301,24 +311,27 @@ mod tests {
     }
 
     /// A block by its number.
-    fn block(number: usize) -> *mut u8 {
-        ptr::without_provenance_mut(number * UNIT)
+    fn block(number: usize) -> &'static Span {
+        Box::leak(Box::new(Span::new(number * UNIT, 1, Use::Large, true, 0)))
     }
 
-    fn numbers(blocks: &[*mut u8]) -> Vec<usize> {
-        blocks.iter().map(|block| block.addr() / UNIT).collect()
+    fn number(span: &Span) -> usize {
+        span.start.get() / UNIT
+    }
+
+    fn numbers(blocks: &[&Span]) -> Vec<usize> {
+        assert!(blocks.iter().all(|span| !span.cached.get()));
+        blocks.iter().map(|span| number(span)).collect()
     }
 
     #[test]
     fn the_newest_block_of_its_size_comes_back_or_one_an_eighth_larger() {
         let cache = open();
-        for (number, units) in [(1, 8), (2, 9), (3, 8)] {
-            assert!(cache.put_beside(block(number), units, LARGEST));
+        for (name, units) in [(1, 8), (2, 9), (3, 8)] {
+            assert!(cache.put_beside(block(name), units, LARGEST));
         }
         assert!(cache.take(10).is_none() && cache.take(7).is_none());
-        for (number, units) in [(3, 8), (1, 8), (2, 9)] {
-            assert_eq!(cache.take(8), Some((block(number), units)));
-        }
+        assert_eq!([3, 1, 2].map(|_| cache.take(8).map(number)), [Some(3), Some(1), Some(2)]);
         assert!(cache.take(8).is_none() && cache.take(LARGEST).is_none());
         assert_eq!(cache.units.get(), 0);
     }
@@ -353,9 +366,10 @@ mod tests {
         assert_eq!(numbers(&shed), [1, 2]);
         shed.clear();
         cache.put(block(1000), LARGEST, LARGEST, |other| shed.push(other));
-        shed.sort();
-        assert!(numbers(&shed).into_iter().eq(3..=MOST + 2));
-        assert_eq!((cache.units.get(), cache.take(LARGEST)), (LARGEST, Some((block(1000), LARGEST))));
+        let mut shed = numbers(&shed);
+        shed.sort_unstable();
+        assert!(shed.into_iter().eq(3..=MOST + 2));
+        assert_eq!((cache.units.get(), cache.take(LARGEST).map(number)), (LARGEST, Some(1000)));
     }
 
     #[test]
@@ -364,10 +378,7 @@ mod tests {
         (1..=3).for_each(|number| assert!(cache.put_beside(block(number), 5, LARGEST)));
         cache.put(block(4), LARGEST - 10, LARGEST, |other| shed.push(other));
         assert_eq!(numbers(&shed), [1]);
-        assert_eq!(
-            [cache.take(5), cache.take(5), cache.take(5)],
-            [Some((block(3), 5)), Some((block(2), 5)), None]
-        );
+        assert_eq!([(); 3].map(|()| cache.take(5).map(number)), [Some(3), Some(2), None]);
     }
 
     /// Puts blocks of eight units in; how many were shed.

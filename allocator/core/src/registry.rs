@@ -146,7 +146,7 @@ impl Allocator {
         heap.claim.enter();
         let is_long = |class: &Class| size_class::of(*class).size >= LONG;
         (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class));
-        heap.large.empty(|block| self.free_kept(block));
+        heap.large.empty(|span| self.free_run(span));
         heap.claim.leave();
         let coldest = {
             let mut registry = self.registry.lock();

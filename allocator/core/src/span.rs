@@ -94,6 +94,9 @@ pub(crate) struct Span {
     pub(crate) page_heap: u8,
     /// Free or large: whether the memory may hold anything but zeros.
     pub(crate) dirty: Cell<bool>,
+    /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it. (It is not told in the unit map: there
+    /// the blocks of different threads lie in one cache line.)
+    pub(crate) cached: Cell<bool>,
     /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
@@ -125,6 +128,7 @@ impl Span {
             page_heap,
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
+            cached: Cell::new(false),
             marked_to: Cell::new(0),
             mappings: Cell::new(0),
             class: Cell::new(0),

@@ -116,7 +116,7 @@ impl Allocator {
             self.flush_depot(heap, class);
         }
         self.trim_spares(heap, 0);
-        heap.large.empty(|block| self.free_kept(block));
+        heap.large.empty(|span| self.free_run(span));
         arena.release_empty(self.below());
     }
 }

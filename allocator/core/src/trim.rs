@@ -47,7 +47,7 @@ impl Allocator {
             }
         }
         self.trim_spares(heap, 0);
-        heap.large.empty(|block| self.free_kept(block));
+        heap.large.empty(|span| self.free_run(span));
     }
 
     /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
@@ -115,7 +115,7 @@ impl Allocator {
             arena.purge_holes(HOLES_ALONE);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
-        heap.large.trim(self.budget.large_more(), |block| self.free_kept(block));
+        heap.large.trim(self.budget.large_more(), |span| self.free_run(span));
     }
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.

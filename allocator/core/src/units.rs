@@ -31,8 +31,8 @@ const CHUNK_UNITS: usize = CHUNK / UNIT;
 /// bits 19–28  index of the arena that owns the span; where all other bits are 0, what a large block is
 /// ```
 ///
-/// In the first unit of a live large block only the last of these are set: to its units where a heap may keep the block when it is freed, without a look
-/// at its span; else to [`UNKEPT`].
+/// In the first unit of a large block, live or in a thread's cache, only the last of these are set: to its units where a heap may keep the block when it is
+/// freed and live; else to [`UNKEPT`].
 ///
 /// One `and` says whether a heap may keep a block: what is left of the entry under the heap's mask is the class, and nothing else,
 /// if the code is 0 or that of the heap's arena. All codes have six of thirteen bits set, so that none is a part of another (E. Sperner,
@@ -72,10 +72,10 @@ pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
     Entry::from(arena) << INDEX_SHIFT | code | class as Entry
 }
 
-/// Stands for the units of a live large block that is not to be kept without a look at its span.
+/// Stands for the units of a large block that is not to be kept, or from which something is to be learned before.
 pub(crate) const UNKEPT: usize = ARENAS - 1;
 
-/// Entry of the first unit of a live large block: see [`Entry`].
+/// Entry of the first unit of a large block: see [`Entry`].
 pub(crate) fn entry_of_large(units: usize) -> Entry {
     debug_assert!(0 < units && units < ARENAS);
     (units as Entry) << INDEX_SHIFT
@@ -87,7 +87,7 @@ pub(crate) fn is_small(entry: Entry) -> bool {
     entry as usize & NOBODYS_MASK != 0
 }
 
-/// The units in an entry that is not a small block's; 0: no live large block begins there.
+/// The units in an entry that is not a small block's; 0: no large block begins there.
 #[inline(always)]
 pub(crate) fn large_in(entry: Entry) -> usize {
     debug_assert!(!is_small(entry));

@@ -24,13 +24,14 @@ fn large_at(allocator: &Allocator, block: *mut u8) -> usize {
 }
 
 #[test]
-fn the_unit_map_knows_which_blocks_are_live_and_which_may_be_kept() {
+fn the_unit_map_knows_where_large_blocks_begin_and_which_may_be_kept() {
     let (allocator, heap) = used(8 << 20);
     for (size, known) in [(40_000, 3), (LARGEST * UNIT, LARGEST), (LARGEST * UNIT + 1, UNKEPT)] {
         let block = allocator.allocate(heap, size);
         assert_eq!(large_at(allocator, block), known, "{size}");
         assert_eq!(large_at(allocator, block.wrapping_add(UNIT)), 0);
         free(allocator, heap, block);
+        heap.large.empty(|kept| allocator.free_run(kept));
         assert_eq!(large_at(allocator, block), 0, "{size}");
     }
     let fresh = allocator.allocate(heap, 12 << 20);
@@ -50,7 +51,7 @@ fn a_block_is_kept_with_the_size_that_it_was_resized_to() {
         assert_ne!(other, block, "{units} units are too few");
         assert_eq!(allocator.allocate(heap, units * UNIT), block);
         free(allocator, heap, other);
-        heap.large.empty(|kept| allocator.free_kept(kept));
+        heap.large.empty(|kept| allocator.free_run(kept));
     }
 }
 
