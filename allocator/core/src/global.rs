@@ -172,7 +172,7 @@ pub fn malloc_kept(size: usize) -> *mut u8 {
     if size <= SMALL_MAX || size > KEPT_MAX || !heap.claim.try_enter() {
         return ptr::null_mut();
     }
-    let block = PROCESS.take_kept(heap, size);
+    let block = Allocator::take_kept(heap, size);
     heap.claim.leave();
     block
 }

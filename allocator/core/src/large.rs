@@ -54,7 +54,7 @@ fn is_live(entry: Entry, block: *mut u8) -> bool {
 impl Allocator {
     /// A large block of at least `size` bytes, up to [`KEPT_MAX`], that this thread freed lately; null: there is none.
     #[inline(always)]
-    pub(crate) fn take_kept(&self, heap: &Heap, size: usize) -> *mut u8 {
+    pub(crate) fn take_kept(heap: &Heap, size: usize) -> *mut u8 {
         heap.large.take(units(size)).map_or(ptr::null_mut(), start)
     }
 
@@ -98,7 +98,7 @@ impl Allocator {
         if size > isize::MAX as usize {
             return (ptr::null_mut(), true);
         }
-        let kept = if align <= UNIT { self.take_kept(heap, size) } else { ptr::null_mut() };
+        let kept = if align <= UNIT { Self::take_kept(heap, size) } else { ptr::null_mut() };
         if !kept.is_null() {
             return (kept, true);
         }
@@ -231,9 +231,10 @@ impl Allocator {
         let bound = self.large_bound(heap);
         let (settled, fits) = (heap.arena().is_some(), span.units.get() <= bound.min(LARGEST));
         if settled && fits && self.keeps(span.bytes()) && self.open_cache(heap) {
-            span.dirty.set(true);
-            // From now on it may be kept without a look.
-            self.hand_out(span);
+            if !span.dirty.replace(true) {
+                // Nothing is to be learned from it any more.
+                self.hand_out(span);
+            }
             heap.large.put(span, span.units.get(), bound, |other| self.free_run(other));
         } else {
             if settled {
