@@ -208,7 +208,7 @@ impl Allocator {
 
     /// Sheds magazines of `class` until the private depot holds no more of them than this thread has use for, and no more of all
     /// than it may.
-    #[inline]
+    #[inline(always)]
     fn bound_depot(&self, heap: &Heap, class: Class) {
         let bin = &heap.bins[class];
         let most = if self.is_tight() { 0 } else { self.budget.depot() };
@@ -218,10 +218,28 @@ impl Allocator {
                 || bytes > most
                 || bytes > self.budget.strange_least() && self.holds_too_much_strange(heap, bin)
         };
+        let mut kept = true;
         while holds_too_much()
             && let Some(magazine) = heap.fetch(class)
         {
+            kept = false;
             bin.missed.set(bin.missed.get().saturating_add(1));
+            self.shed(heap, class, magazine);
+        }
+        if kept && bin.full.len() > size_class::of(class).unordered_most.into() {
+            self.bound_disorder(heap, class);
+        }
+    }
+
+    /// Gives the blocks of the newest magazine in a private depot back to their spans if they are this heap's own and in no order: there they find it again. Whoever
+    /// frees much and allocates it again would else get blocks from all over the memory for what lies side by side in the program's structures.
+    #[inline(never)]
+    fn bound_disorder(&self, heap: &Heap, class: Class) {
+        let size = size_class::of(class).size as usize;
+        let newest = heap.bins[class].full.top();
+        if newest.is_some_and(|newest| !newest.is_in_order(size) && !self.is_strange(heap, newest))
+            && let Some(magazine) = heap.fetch(class)
+        {
             self.shed(heap, class, magazine);
         }
     }

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod lend;
+mod returns;
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
@@ -138,7 +139,7 @@ impl Arena {
             room = spans.adopt(below, self, class, from, wanted);
             donor.judge(room > 0);
         }
-        if room == 0 && size_class::fills_lines(class) {
+        if room == 0 && size_class::fills_lines(class) && !below.ground.shared.has_dirty() {
             let borrowed = below.lenders.borrow(self, class, magazine.slots(0..wanted));
             if borrowed > 0 {
                 return borrowed;
@@ -199,57 +200,6 @@ impl Arena {
             spans.take(class, core::slice::from_ref(&found));
         }
         found.get()
-    }
-
-    /// Takes back those of the lowest `count` blocks of a magazine that belong to this arena; moves the others
-    /// down. Returns how many others there are.
-    pub(crate) fn give_back(&self, below: Below, magazine: &Magazine, count: usize) -> usize {
-        let mut spans = self.spans.lock();
-        let (mut index, mut others) = (0, 0);
-        while index < count {
-            let block = magazine.slot(index).get();
-            match self.own_span(below, block) {
-                Some(span) => {
-                    // Blocks of one span come in runs.
-                    let taken = span.take_back(magazine.slots(index..count));
-                    index += taken;
-                    spans.count_returned(below, taken * size_class::of(span.class()).size as usize);
-                    spans.settle(below, span);
-                }
-                None => {
-                    magazine.slot(others).set(block);
-                    others += 1;
-                    index += 1;
-                }
-            }
-        }
-        if others < count {
-            below.lenders.note(self, magazine.class());
-        }
-        others
-    }
-
-    /// Takes one block back, for threads that have no heap, if it is this arena's.
-    pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) -> bool {
-        let mut spans = self.spans.lock();
-        let Some(span) = self.own_span(below, block) else { return false };
-        span.take_back(&[Cell::new(block)]);
-        spans.count_returned(below, size_class::of(span.class()).size as usize);
-        spans.settle(below, span);
-        true
-    }
-
-    /// The span of a live small block, if this arena owns it.
-    fn own_span(&self, below: Below, block: *mut u8) -> Option<&'static Span> {
-        // SAFETY: a live small block.
-        let entry = unsafe { below.ground.units.entry(block.addr()) };
-        if units::arena_in(entry) != self.index {
-            return None;
-        }
-        // SAFETY: as above.
-        let span = unsafe { below.ground.units.span(block.addr()) }?;
-        // SAFETY: the span of a live block is live.
-        Some(unsafe { span.as_ref() })
     }
 
     /// Adds the arena's spans and blocks to the statistics of their classes.
@@ -362,17 +312,6 @@ impl Spans {
         next
     }
 
-    /// Counts what came back, and calls for somebody who looks after it.
-    fn count_returned(&mut self, below: Below, bytes: usize) {
-        let before = self.returned;
-        self.returned += bytes;
-        self.room += bytes;
-        if before < CALL_FROM && self.returned >= CALL_FROM {
-            // Relaxed: a hint; the next one sees it.
-            below.ground.shared.calls.store(1, Ordering::Relaxed);
-        }
-    }
-
     /// A fresh span of `class` in the list.
     fn acquire(&mut self, below: Below, arena: &Arena, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
@@ -436,21 +375,6 @@ impl Spans {
             if span.room() == 0 {
                 self.unlist(class, span);
             }
-        }
-    }
-
-    /// Lists a span that blocks came back to, or releases it when it is empty.
-    #[inline(always)]
-    fn settle(&mut self, below: Below, span: &'static Span) {
-        let class = span.class();
-        if !span.listed.get() {
-            self.list(class, span);
-        }
-        // One span with room stays, lest a single block that comes and goes fetch and return a span each time.
-        let first = self.with_room[class].first().is_some_and(|first| core::ptr::eq(first, span));
-        let alone = first && SpanList::after(span).is_none();
-        if span.is_empty() && !alone {
-            self.release(below, class, span);
         }
     }
 

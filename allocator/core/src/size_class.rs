@@ -26,6 +26,9 @@ const SPAN_SHARE: usize = 8;
 const MAGAZINE_LEAST: usize = 32 << 10;
 /// The same of a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
+/// Bytes of blocks of a class that a private depot holds in any order, unless that would be less than two magazines: what lies in a core's caches costs little to
+/// come at wherever it lies.
+const UNORDERED: usize = 256 << 10;
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 125;
 
@@ -47,6 +50,8 @@ pub(crate) struct ClassInfo {
     pub(crate) magazine_least: u8,
     /// The same when it is used much.
     pub(crate) magazine_most: u8,
+    /// Magazines that a private depot holds whatever the order of their blocks.
+    pub(crate) unordered_most: u8,
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
@@ -58,6 +63,7 @@ const NONE: ClassInfo = ClassInfo {
     growth: 0,
     magazine_least: 0,
     magazine_most: 0,
+    unordered_most: 0,
     fills_lines: false,
 };
 
@@ -98,13 +104,15 @@ const fn magazine(size: usize, bytes: usize) -> u8 {
 
 const fn info(size: usize) -> ClassInfo {
     let units = span_units(size);
+    let magazine_most = magazine(size, MAGAZINE_MOST);
     ClassInfo {
         size: size as u32,
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
         units: units as u16,
         growth: span_growth(size, units) as u16,
         magazine_least: magazine(size, MAGAZINE_LEAST),
-        magazine_most: magazine(size, MAGAZINE_MOST),
+        magazine_most,
+        unordered_most: (UNORDERED / (size * magazine_most as usize)) as u8,
         fills_lines: size.is_multiple_of(LINE),
     }
 }

@@ -1,16 +1,17 @@
 //! Spans: runs of units. A span is free, one large block, or cut into small blocks of one class; its descriptor lies outside it.
 
 mod holes;
+mod returns;
 
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::magazine::Slot;
-use crate::os;
 use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
 use crate::units::UNIT;
 
 pub(crate) use self::holes::{Batch, Look};
+pub(crate) use self::returns::FREE_ALREADY;
 
 /// What a span is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,31 +33,6 @@ const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 /// A word whose lowest `count` bits, 1 to 64, are set.
 fn ones(count: usize) -> u64 {
     !0 >> (64 - count)
-}
-
-/// How many of `blocks`, at least one, lie `step` bytes apart: the first and those after it.
-#[inline(always)]
-fn run(blocks: &[Slot], step: usize) -> usize {
-    let first = blocks[0].get().addr();
-    let (mut expected, mut count) = (first, 0);
-    let mut follows = |slot: &Slot| {
-        let follows = slot.get().addr() == expected;
-        expected = expected.wrapping_add(step);
-        follows
-    };
-    // Eight at once: the loop's own cost is more than a comparison's.
-    for [a, b, c, d, e, f, g, h] in blocks.as_chunks().0 {
-        let all = follows(a) && follows(b) && follows(c) && follows(d);
-        if !(all && follows(e) && follows(f) && follows(g) && follows(h)) {
-            break;
-        }
-        count += 8;
-    }
-    let at = |count: usize| first.wrapping_add(count.wrapping_mul(step));
-    while count < blocks.len() && blocks[count].get().addr() == at(count) {
-        count += 1;
-    }
-    count
 }
 
 /// Descriptor of a span.
@@ -194,15 +170,20 @@ impl Span {
         let put = |slot: &Slot, block: usize| slot.set(ptr::with_exposed_provenance_mut(block));
         // Blocks of neighbouring addresses, the lowest of index `first`.
         let mut run = |first: usize, count: usize| {
-            // Four at once: see `run`.
-            let (fours, others) = slots[left - count..left].as_chunks();
+            // Eight at once: see `run`.
+            let (eights, others) = slots[left - count..left].as_chunks();
             let mut block = start + (first + count) * size;
-            for [a, b, c, d] in fours {
+            for [a, b, c, d, e, f, g, h] in eights {
                 put(a, block - size);
                 put(b, block - 2 * size);
                 put(c, block - 3 * size);
                 block -= 4 * size;
                 put(d, block);
+                put(e, block - size);
+                put(f, block - 2 * size);
+                put(g, block - 3 * size);
+                block -= 4 * size;
+                put(h, block);
             }
             for (index, slot) in (first..).zip(others.iter().rev()) {
                 put(slot, start + index * size);
@@ -236,61 +217,6 @@ impl Span {
         run(first, count);
         self.fresh.set((first + count) as u16);
         slots.len() - (wanted - count)
-    }
-
-    /// Takes back the leading ones of `blocks` that lie in this span; how many those are. Ends the process if one of
-    /// them cannot be a block of this span that is handed out: a pointer into the middle of a block, or a block that was
-    /// freed twice.
-    ///
-    /// Neighbours in memory that are neighbours in `blocks`, as they are where a program frees in the order in which it
-    /// allocated or in the opposite one, are taken back together.
-    pub(crate) fn take_back(&self, blocks: &[Slot]) -> usize {
-        let info = size_class::of(self.class());
-        let (start, bytes, size) = (self.start.get(), self.bytes(), info.size as usize);
-        let fresh = usize::from(self.fresh.get());
-        let mut taken = 0;
-        while let Some(block) = blocks.get(taken) {
-            let block = block.get().addr();
-            let offset = block.wrapping_sub(start);
-            if offset >= bytes {
-                break;
-            }
-            let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
-            if index * size != offset || index >= fresh {
-                os::die("ample: free of a pointer that malloc did not return\n");
-            }
-            // Mostly it is alone, or the first of many.
-            let rest = &blocks[taken..];
-            let step = rest.get(1).map_or(0, |next| next.get().addr().wrapping_sub(block));
-            let (first, count) = if step == size {
-                (index, run(&rest[..rest.len().min(fresh - index)], size))
-            } else if step == size.wrapping_neg() {
-                let count = run(&rest[..rest.len().min(index + 1)], step);
-                (index + 1 - count, count)
-            } else {
-                (index, 1)
-            };
-            self.set_free(first, count);
-            taken += count;
-        }
-        self.freed.set(self.freed.get() + taken as u16);
-        self.riddled.set(true);
-        taken
-    }
-
-    /// Sets the bits of `count` blocks from `first` on. Ends the process if one of them is set.
-    fn set_free(&self, first: usize, count: usize) {
-        let (mut index, end) = (first, first + count);
-        while index < end {
-            let word = &self.free[index / 64];
-            let bits = (64 - index % 64).min(end - index);
-            let mask = ones(bits) << (index % 64);
-            if word.get() & mask != 0 {
-                os::die("ample: free of a block that is free already\n");
-            }
-            word.set(word.get() | mask);
-            index += bits;
-        }
     }
 
     /// Whether the counts agree with the bits.
@@ -371,7 +297,12 @@ mod tests {
     }
 
     fn give_back(span: &Span, blocks: impl IntoIterator<Item = *mut u8>) -> usize {
-        span.take_back(&blocks.into_iter().map(Cell::new).collect::<Vec<_>>())
+        let blocks = blocks.into_iter().map(Cell::new).collect::<Vec<_>>();
+        let mut back = 0;
+        while back < blocks.len() && span.offset(&blocks[back]).is_some() {
+            back += span.take_back(size_class::of(span.class()), &blocks[back..]);
+        }
+        back
     }
 
     #[test]

@@ -275,6 +275,21 @@ impl Units {
         Self::span_in(unsafe { self.chunk(address) }?, address)
     }
 
+    /// The span of a small block.
+    ///
+    /// # Safety
+    /// `address` is that of a block whose [`Units::entry`] is a small block's, and stays it meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn span_of_small(&self, address: usize) -> &'static Span {
+        // SAFETY: where there is such an entry the chunk was registered, and the span of each unit written; both stay for ever.
+        unsafe {
+            // Acquire: as in `chunk`.
+            let info = &*(*self.chunks.at(address)).load(Ordering::Acquire);
+            // Relaxed: as in `span_in`.
+            &*info.spans[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed)
+        }
+    }
+
     fn span_in(info: &ChunkInfo, address: usize) -> Option<NonNull<Span>> {
         // Relaxed: whoever holds a block of the unit, or the lock of the chunk's page heap, got it after the span was written.
         NonNull::new(info.spans[(address % CHUNK) >> UNIT_SHIFT].load(Ordering::Relaxed))

@@ -4,12 +4,12 @@ use crate::definition::Definition;
 use crate::workloads::{
     cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots, idle_return,
     large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
-    realloc_growth, server_uptime, shbench, shbench_mixed, size_curve, startup, threadtest, transaction_pool,
-    xmalloc,
+    realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup, threadtest,
+    transaction_pool, xmalloc,
 };
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 24] = [
+pub const WORKLOADS: [&Definition; 25] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
@@ -25,6 +25,7 @@ pub const WORKLOADS: [&Definition; 24] = [
     &cache_thrash::DEFINITION,
     &transaction_pool::DEFINITION,
     &size_curve::DEFINITION,
+    &rebuild::DEFINITION,
     &giant::DEFINITION,
     &hot_slots::DEFINITION,
     &realloc_growth::DEFINITION,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ample_protocol::{Description, Measurement, Outcome};
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "malloc-test",
     "heap-leak",
     "false-sharing",
@@ -23,6 +23,7 @@ const NAMES: [&str; 24] = [
     "cache-thrash",
     "transaction-pool",
     "size-curve",
+    "rebuild",
     "giant",
     "hot-slots",
     "realloc-growth",
@@ -122,6 +123,9 @@ fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u6
         // Shared among the threads.
         "transaction-pool" => (value("transactions"), None),
         "size-curve" | "giant" => (threads * value("replacements"), None),
+        "rebuild" => {
+            (threads * value("rounds") * value("objects"), Some(threads * value("objects") * value("size")))
+        }
         "hot-slots" => (threads * value("accesses"), None),
         // To 256 KiB in 20 steps of a half each; to 64 KiB in 15 steps of a page each.
         "realloc-growth" => {

@@ -194,6 +194,7 @@ const DEFAULTS: &[Item] = &[
     item("cache-scratch", "cache-scratch", &[]).work(&[("writes", 50_000.0)]),
     item("transaction-pool", "transaction-pool", &[("idle", 0.0)]).work(&[("transactions", 5000.0)]),
     item("size-curve", "size-curve", &[]).work(&[("replacements", 2_000_000.0)]),
+    item("rebuild", "rebuild", &[]).work(&[("rounds", 10.0)]),
 ];
 
 /// Blocks of up to 32 KiB in every pattern: in pairs, in bursts, replaced at random, across threads. Long enough that the first use of memory, which

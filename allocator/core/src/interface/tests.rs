@@ -5,6 +5,7 @@ mod crowded;
 #[cfg(not(miri))]
 mod faults;
 mod large;
+mod order;
 #[cfg(not(miri))]
 mod returning;
 

@@ -14,7 +14,7 @@ pub(crate) const PAGE_HEAPS: usize = 16;
 /// make all threads meet at one cache line.
 const STEP_SHARES: Sums<usize> = Sums { resident: 8, dirty: 2, small: 8 };
 const STEP_MIN: usize = (256 << 10) / UNIT;
-/// Dirty units from which on a page heap is worth a look by those of other page heaps: 1 MiB.
+/// Dirty units from which on a page heap, or all together, are worth a look: 1 MiB.
 const WORTH_A_LOOK: usize = (1 << 20) / UNIT;
 
 /// What a page heap has, in units, or all of them have.
@@ -113,6 +113,12 @@ impl Shared {
     pub(crate) fn small(&self) -> usize {
         // Relaxed: a hint.
         self.sums.small.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is so much in dirty runs, as far as page heaps have told, that a span will come from one: the program does not grow by it.
+    pub(crate) fn has_dirty(&self) -> bool {
+        // Relaxed: a hint.
+        self.sums.dirty.load(Ordering::Relaxed) >= WORTH_A_LOOK
     }
 
     /// The page heaps that have `units` dirty ones or more, and enough to be worth a look.

@@ -149,7 +149,9 @@ mod tests {
             unsafe { block.write_bytes(7, size) };
         }
         let back = (0..blocks.len()).filter(|index| !kept.contains(index));
-        span.take_back(&back.map(|index| Cell::new(blocks[index])).collect::<Vec<_>>());
+        for index in back {
+            span.take_back(size_class::of(class), &[Cell::new(blocks[index])]);
+        }
         (span, blocks)
     }
 

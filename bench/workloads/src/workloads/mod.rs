@@ -19,6 +19,7 @@ pub mod mstress;
 pub mod os_primitives;
 pub mod producer_consumer;
 pub mod realloc_growth;
+pub mod rebuild;
 pub mod server_uptime;
 pub mod shbench;
 pub mod shbench_mixed;

@@ -1,0 +1,98 @@
+//! Blocks that come back to an arena's spans. There they lie in the order of their addresses again, however they were freed.
+
+use core::cell::Cell;
+use core::ptr;
+
+use super::{Arena, Below, CALL_FROM, Spans};
+use crate::magazine::Magazine;
+use crate::os;
+use crate::size_class;
+use crate::span::{FREE_ALREADY, Span, SpanList};
+use crate::sync::Ordering;
+use crate::units;
+
+impl Arena {
+    /// Takes back those of the lowest `count` blocks of a magazine that belong to this arena; moves the others
+    /// down. Returns how many others there are.
+    pub(crate) fn give_back(&self, below: Below, magazine: &Magazine, count: usize) -> usize {
+        let class = magazine.class();
+        let (info, own) = (size_class::of(class), units::entry_of(class, self.index));
+        let blocks = magazine.slots(0..count);
+        let mut spans = self.spans.lock();
+        let (mut index, mut others, mut taken) = (0, 0, 0);
+        while index < count {
+            let block = blocks[index].get();
+            // SAFETY: a live small block.
+            let entry = unsafe { below.ground.units.entry(block.addr()) };
+            if entry != own {
+                if units::arena_in(entry) == self.index {
+                    os::die(FREE_ALREADY);
+                }
+                blocks[others].set(block);
+                others += 1;
+                index += 1;
+                continue;
+            }
+            // SAFETY: as above; the owner changes only under this lock.
+            let span = unsafe { below.ground.units.span_of_small(block.addr()) };
+            let back = span.take_back(info, &blocks[index..]);
+            index += back;
+            taken += back;
+            if !span.listed.get() || span.is_empty() {
+                spans.count_returned(below, core::mem::take(&mut taken) * info.size as usize);
+                spans.settle(below, span);
+            }
+        }
+        spans.count_returned(below, taken * info.size as usize);
+        if others < count {
+            below.lenders.note(self, class);
+        }
+        others
+    }
+
+    /// Takes one block back, for threads that have no heap, if it is this arena's.
+    pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) -> bool {
+        let mut spans = self.spans.lock();
+        // SAFETY: a live small block.
+        let entry = unsafe { below.ground.units.entry(block.addr()) };
+        if units::arena_in(entry) != self.index {
+            return false;
+        }
+        // SAFETY: as above; the owner changes only under this lock.
+        let span = unsafe { below.ground.units.span_of_small(block.addr()) };
+        let info = size_class::of(span.class());
+        span.take_back(info, &[Cell::new(block)]);
+        spans.count_returned(below, info.size as usize);
+        spans.settle(below, span);
+        true
+    }
+}
+
+impl Spans {
+    /// Counts what came back, and calls for somebody who looks after it.
+    #[inline(always)]
+    fn count_returned(&mut self, below: Below, bytes: usize) {
+        let before = self.returned;
+        self.returned += bytes;
+        self.room += bytes;
+        if before < CALL_FROM && self.returned >= CALL_FROM {
+            // Relaxed: a hint; the next one sees it.
+            below.ground.shared.calls.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lists a span that blocks came back to, or releases it when it is empty.
+    #[inline(never)]
+    fn settle(&mut self, below: Below, span: &'static Span) {
+        let class = span.class();
+        if !span.listed.get() {
+            self.list(class, span);
+        }
+        // One span with room stays, lest a single block that comes and goes fetch and return a span each time.
+        let first = self.with_room[class].first().is_some_and(|first| ptr::eq(first, span));
+        let alone = first && SpanList::after(span).is_none();
+        if span.is_empty() && !alone {
+            self.release(below, class, span);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! In which order blocks come back.
+
+use super::*;
+
+/// Rounds of a program that allocates many blocks, frees all and begins again.
+const ROUNDS: usize = 6;
+
+/// Which part of the blocks of the last round lie beside the one before, when those of each round are freed as `mix` puts them.
+fn neighbours(size: usize, mix: impl Fn(&mut [*mut u8])) -> f64 {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    // What is kept in any order, sixteen times.
+    let count = (4 << 20) / size;
+    let mut blocks = Vec::new();
+    for round in 1..=ROUNDS {
+        blocks = (0..count).map(|_| allocator.allocate(heap, size)).collect();
+        if round < ROUNDS {
+            mix(&mut blocks);
+            for &block in &blocks {
+                // SAFETY: the block is live, and given up here.
+                assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+            }
+        }
+    }
+    let beside = |pair: &&[*mut u8]| pair[0].addr().abs_diff(pair[1].addr()) == size;
+    blocks.windows(2).filter(beside).count() as f64 / count as f64
+}
+
+/// Puts each block where one of the `within` before it was, by chance.
+fn shuffle(blocks: &mut [*mut u8], within: usize) {
+    let mut random = Random(7);
+    for index in (1..blocks.len()).rev() {
+        blocks.swap(index, index - random.below(within.min(index + 1)));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
+fn many_blocks_that_were_freed_in_no_order_come_back_in_that_of_their_addresses() {
+    // Classes that fill lines and others.
+    for size in [16, 48, 64, 640, 1024] {
+        let all_over = neighbours(size, |blocks| shuffle(blocks, usize::MAX));
+        assert!(all_over > 0.7, "{size} bytes: {all_over}");
+        let nearby = neighbours(size, |blocks| shuffle(blocks, 50));
+        assert!(nearby > 0.7, "{size} bytes: {nearby}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
+fn blocks_that_were_freed_in_order_stay_in_order() {
+    for size in [16, 64, 640] {
+        let forwards = neighbours(size, |_| ());
+        assert!(forwards > 0.9, "{size} bytes: {forwards}");
+        let backwards = neighbours(size, |blocks| blocks.reverse());
+        assert!(backwards > 0.9, "{size} bytes: {backwards}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "free already")]
+fn a_block_whose_unit_has_blocks_of_another_class_by_now_ends_the_process() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let magazine = crate::magazine::tests::magazines(1)[0];
+    // SAFETY: just made.
+    let magazine = unsafe { magazine.as_ref() };
+    magazine.empty(1);
+    magazine.slot(0).set(allocator.allocate(heap, 20_000));
+    magazine.count.set(1);
+    allocator.give_back_all(magazine);
+}

@@ -1,0 +1,146 @@
+//! Blocks that come back to their span.
+
+use super::{Span, WORDS, ones};
+use crate::magazine::Slot;
+use crate::os;
+use crate::size_class::ClassInfo;
+use crate::units::UNIT;
+
+/// Blocks that are taken back one by one before it is looked again whether the next ones are neighbours.
+const SINGLES: usize = 8;
+
+/// What is said when a block is freed twice.
+pub(crate) const FREE_ALREADY: &str = "ample: free of a block that is free already\n";
+
+/// How many of `blocks`, at least one, lie `step` bytes apart: the first and those after it.
+#[inline(always)]
+fn run(blocks: &[Slot], step: usize) -> usize {
+    let first = blocks[0].get().addr();
+    let (mut expected, mut count) = (first, 0);
+    let mut follows = |slot: &Slot| {
+        let follows = slot.get().addr() == expected;
+        expected = expected.wrapping_add(step);
+        follows
+    };
+    // Sixteen at once: the loop's own cost is more than a comparison's.
+    for [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] in blocks.as_chunks().0 {
+        let four = follows(a) && follows(b) && follows(c) && follows(d);
+        let eight = four && follows(e) && follows(f) && follows(g) && follows(h);
+        let twelve = eight && follows(i) && follows(j) && follows(k) && follows(l);
+        if !(twelve && follows(m) && follows(n) && follows(o) && follows(p)) {
+            break;
+        }
+        count += 16;
+    }
+    let at = |count: usize| first.wrapping_add(count.wrapping_mul(step));
+    while count < blocks.len() && blocks[count].get().addr() == at(count) {
+        count += 1;
+    }
+    count
+}
+
+/// How many bytes the first three of `blocks` lie apart if they are neighbours in memory, upwards or downwards; else 0. (Two would not be worth it: the loop
+/// for many is dear for them.)
+#[inline(always)]
+fn step(blocks: &[Slot], size: usize) -> usize {
+    let [first, second, third, ..] = blocks else { return 0 };
+    let second = second.get().addr();
+    let step = second.wrapping_sub(first.get().addr());
+    let even = third.get().addr().wrapping_sub(second) == step;
+    if even && (step == size || step == size.wrapping_neg()) { step } else { 0 }
+}
+
+impl Span {
+    /// Takes back the first one of `blocks`, which lies in this span, and those after it that do; how many those are. Ends the process if one of
+    /// them cannot be a block of this span that is handed out: a pointer into the middle of a block, or a block that was freed twice.
+    #[inline(always)]
+    pub(crate) fn take_back(&self, info: &ClassInfo, blocks: &[Slot]) -> usize {
+        let block = blocks[0].get().addr();
+        let taken = match blocks.get(1) {
+            Some(next) if (block ^ next.get().addr()) < UNIT => self.take_several_back(info, blocks),
+            // Blocks that are freed in no order at all lie in other spans each.
+            _ => {
+                self.set_one_free(self.index(info, block.wrapping_sub(self.start.get())));
+                1
+            }
+        };
+        self.freed.set(self.freed.get() + taken as u16);
+        self.riddled.set(true);
+        taken
+    }
+
+    /// The index of the block that begins `offset` bytes from the start and is handed out. Ends the process if none does.
+    #[inline(always)]
+    fn index(&self, info: &ClassInfo, offset: usize) -> usize {
+        let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
+        if index * info.size as usize != offset || index >= usize::from(self.fresh.get()) {
+            os::die("ample: free of a pointer that malloc did not return\n");
+        }
+        index
+    }
+
+    /// Sets the bits of the leading ones of `blocks` that lie in this span; how many those are. Neighbours in memory that are neighbours in `blocks`, as they are
+    /// where a program frees in the order in which it allocated or in the opposite one, are found together.
+    #[inline(never)]
+    fn take_several_back(&self, info: &ClassInfo, blocks: &[Slot]) -> usize {
+        let mut taken = 0;
+        while taken < blocks.len() {
+            let rest = &blocks[taken..];
+            let step = step(rest, info.size as usize);
+            if step != 0 {
+                let Some(offset) = self.offset(&rest[0]) else { break };
+                taken += self.set_run_free(self.index(info, offset), step, rest);
+                continue;
+            }
+            for slot in rest.iter().take(SINGLES) {
+                let Some(offset) = self.offset(slot) else { return taken };
+                self.set_one_free(self.index(info, offset));
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    /// How far from the start a block of this span begins, in bytes.
+    #[inline(always)]
+    pub(super) fn offset(&self, block: &Slot) -> Option<usize> {
+        let offset = block.get().addr().wrapping_sub(self.start.get());
+        if offset < self.bytes() { Some(offset) } else { None }
+    }
+
+    /// Sets the bits of the first one of `blocks`, whose index is given, and of those after it that lie `step` bytes apart, a block's size up or down; how many
+    /// those are.
+    #[inline(never)]
+    fn set_run_free(&self, index: usize, step: usize, blocks: &[Slot]) -> usize {
+        let upwards = step < usize::MAX / 2;
+        let most = if upwards { usize::from(self.fresh.get()) - index } else { index + 1 };
+        let count = run(&blocks[..blocks.len().min(most)], step);
+        self.set_free(if upwards { index } else { index + 1 - count }, count);
+        count
+    }
+
+    /// Sets the bit of a block. Ends the process if it is set.
+    #[inline(always)]
+    fn set_one_free(&self, index: usize) {
+        let (word, bit) = (&self.free[index / 64 % WORDS], 1 << (index % 64));
+        if word.get() & bit != 0 {
+            os::die(FREE_ALREADY);
+        }
+        word.set(word.get() | bit);
+    }
+
+    /// Sets the bits of `count` blocks from `first` on. Ends the process if one of them is set.
+    fn set_free(&self, first: usize, count: usize) {
+        let (mut index, end) = (first, first + count);
+        while index < end {
+            let word = &self.free[index / 64];
+            let bits = (64 - index % 64).min(end - index);
+            let mask = ones(bits) << (index % 64);
+            if word.get() & mask != 0 {
+                os::die(FREE_ALREADY);
+            }
+            word.set(word.get() | mask);
+            index += bits;
+        }
+    }
+}
