@@ -73,8 +73,7 @@ impl Magazine {
             let (first, second) = (self.slots[index].get().addr(), self.slots[index + 1].get().addr());
             usize::from(first.wrapping_sub(second) == size || second.wrapping_sub(first) == size)
         };
-        // (A loop would take twice as long.)
-        let looks = neighbours(0) + neighbours(apart) + neighbours(2 * apart) + neighbours(3 * apart);
+        let looks: usize = (0..LOOKS).map(|look| neighbours(look * apart)).sum();
         apart < 2 || looks > LOOKS / 2
     }
 

@@ -26,7 +26,7 @@ const SPAN_SHARE: usize = 8;
 const MAGAZINE_LEAST: usize = 32 << 10;
 /// The same of a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
-/// Bytes of blocks of a class that a private depot holds in any order, unless that would be less than two magazines: what lies in a core's caches costs little to
+/// Bytes of blocks of a class that a private depot holds in any order, two magazines or more: what lies in a core's caches costs little to
 /// come at wherever it lies.
 const UNORDERED: usize = 256 << 10;
 /// Blocks that one magazine holds at most.

@@ -1,7 +1,7 @@
 //! **rebuild**: a structure of many blocks that is built, read, taken down in another order, and built again.
 //!
 //! *Definition.* In each of `rounds` rounds each thread allocates `objects` blocks of `size` bytes and fills each; reads all of them `reads` times in the order of
-//! allocation, comparing the content; and frees them, each at a place up to `distance` - 1 before or far behind its own in that order: at a `distance` of 1 in the order
+//! allocation, comparing the content; and frees them, each at most `distance` - 1 places later than its own in that order, and some much earlier: at a `distance` of 1 in the order
 //! of allocation, at one of `objects` in no order at all. One operation is one block: a malloc, a memset, its reads and a free. Each thread's live set is the same for any
 //! number of threads.
 //!
@@ -54,7 +54,7 @@ pub const DEFINITION: Definition = Definition {
         },
         Knob {
             name: "distance",
-            meaning: "How far from its place in the order of allocation a block may be freed; 1: in that order.",
+            meaning: "Within how many places after its own in the order of allocation a block is freed; 1: in that order.",
             unit: "blocks",
             default: 1 << 28,
             test: 50,
