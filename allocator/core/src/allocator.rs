@@ -143,7 +143,10 @@ impl Allocator {
         let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);
         };
-        let wanted = bin.want_more(class);
+        let wanted = heap.wanted(class);
+        if wanted < size_class::of(class).magazine_most {
+            heap.want_more(class, wanted, self.budget.magazines(self.shared.small()));
+        }
         // SAFETY: the magazine is this heap's.
         let count = source.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into(), &heap.donor);
         if count == 0 {

@@ -16,6 +16,10 @@ const STRANGE_PART: usize = 2;
 const STRANGE_SMALL: usize = 2 << 20;
 /// Heaps that are few, and keep as much of those as of any: the first thread often waits for the one that works.
 const FEW: usize = 2;
+/// By how much the magazines of all heaps beyond those may grow: one part in so many of the program's spans of small blocks; and those of each in any
+/// case, which is one class.
+const MAGAZINES_PART: usize = 16;
+const MAGAZINES_MIN: usize = 128 << 10;
 /// Heaps for each processor from which on all together keep less of those: what a thread that waits keeps is of no use to those that run.
 const CROWD: usize = 2;
 /// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
@@ -29,12 +33,42 @@ const MORE_SUM: usize = (16 << 20) / UNIT;
 pub(crate) struct Budget {
     /// Bytes of a private depot.
     depot: AtomicUsize,
-    /// The same for one that takes other arenas' blocks: for each unit of spans of small blocks, and at least.
-    strange_part: AtomicUsize,
-    strange_least: AtomicUsize,
+    /// The same for one that takes other arenas' blocks.
+    strange: Share,
+    /// Bytes by which the magazines of a heap may hold more than in any case.
+    magazines: Share,
     /// Units of large blocks; and how many more where a thread asks for as many again.
     large: AtomicUsize,
     large_more: AtomicUsize,
+}
+
+/// Bytes that a heap may keep in a program that has so many units of spans of small blocks.
+struct Share {
+    for_each_unit: AtomicUsize,
+    least: AtomicUsize,
+}
+
+impl Share {
+    const fn new(for_each_unit: usize, least: usize) -> Self {
+        Self { for_each_unit: AtomicUsize::new(for_each_unit), least: AtomicUsize::new(least) }
+    }
+
+    fn set(&self, for_each_unit: usize, least: usize) {
+        // Relaxed, twice: see Budget.
+        self.for_each_unit.store(for_each_unit, Ordering::Relaxed);
+        self.least.store(least, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn least(&self) -> usize {
+        // Relaxed: see Budget.
+        self.least.load(Ordering::Relaxed)
+    }
+
+    fn of(&self, small: usize) -> usize {
+        // Relaxed: see Budget.
+        small.saturating_mul(self.for_each_unit.load(Ordering::Relaxed)).max(self.least())
+    }
 }
 
 impl Budget {
@@ -42,8 +76,8 @@ impl Budget {
     pub(crate) const fn new() -> Self {
         Self {
             depot: AtomicUsize::new(DEPOT_MAX),
-            strange_part: AtomicUsize::new(UNIT / STRANGE_PART),
-            strange_least: AtomicUsize::new(DEPOT_MAX),
+            strange: Share::new(UNIT / STRANGE_PART, DEPOT_MAX),
+            magazines: Share::new(0, usize::MAX),
             large: AtomicUsize::new(large_cache::LARGEST),
             large_more: AtomicUsize::new(MORE_MAX),
         }
@@ -53,12 +87,13 @@ impl Budget {
     pub(crate) fn share_out(&self, heaps: u32) {
         let (heaps, processors) = (heaps.max(1) as usize, os::processors());
         let useful = heaps.min(CROWD * processors);
-        let part = UNIT / STRANGE_PART * useful / (heaps * heaps);
-        let least = if heaps <= FEW { DEPOT_MAX } else { STRANGE_SMALL * useful / heaps };
+        let few = heaps <= FEW;
+        let strange_least = if few { DEPOT_MAX } else { STRANGE_SMALL * useful / heaps };
+        self.strange.set(UNIT / STRANGE_PART * useful / (heaps * heaps), strange_least.max(DEPOT_MIN));
+        let beyond = heaps.saturating_sub(FEW).max(1);
+        self.magazines.set(UNIT / MAGAZINES_PART / beyond, if few { usize::MAX } else { MAGAZINES_MIN });
         let shares = [
             (&self.depot, (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX)),
-            (&self.strange_part, part),
-            (&self.strange_least, least.max(DEPOT_MIN)),
             (&self.large, (LARGE_SUM * processors / heaps).clamp(LARGE_MIN, large_cache::LARGEST)),
             (&self.large_more, (MORE_SUM * processors / heaps).min(MORE_MAX)),
         ];
@@ -78,15 +113,17 @@ impl Budget {
     /// Bytes that it may hold in any case and still take blocks of other arenas.
     #[inline(always)]
     pub(crate) fn strange_least(&self) -> usize {
-        // Relaxed: see the type.
-        self.strange_least.load(Ordering::Relaxed)
+        self.strange.least()
     }
 
     /// The same in a program with `small` units of spans of small blocks.
     pub(crate) fn strange(&self, small: usize) -> usize {
-        // Relaxed: see the type.
-        let part = self.strange_part.load(Ordering::Relaxed);
-        small.saturating_mul(part).max(self.strange_least())
+        self.strange.of(small)
+    }
+
+    /// Bytes by which the magazines of one heap may hold more than in any case, in a program with `small` units of spans of small blocks.
+    pub(crate) fn magazines(&self, small: usize) -> usize {
+        self.magazines.of(small)
     }
 
     /// Units of freed large blocks that one heap may keep.
@@ -130,6 +167,16 @@ mod tests {
             assert!(together <= 512 << 20, "{heaps} heaps: {together}");
             assert!(together > 500 << 20, "{heaps} heaps: {together}");
         }
+    }
+
+    #[test]
+    fn magazines_of_a_few_heaps_grow_as_they_like_and_those_of_more_by_a_part_of_the_program() {
+        assert_eq!([Budget::new(), of(1), of(FEW)].map(|budget| budget.magazines(0)), [usize::MAX; 3]);
+        for beyond in [1, 2, 6] {
+            let together = of(FEW + beyond).magazines(GIB) * beyond;
+            assert!(together <= 64 << 20 && together > 60 << 20, "{beyond} more: {together}");
+        }
+        assert_eq!(of(FEW + 1).magazines(1), MAGAZINES_MIN);
     }
 
     #[test]

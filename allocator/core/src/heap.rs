@@ -39,6 +39,10 @@ pub struct Heap {
     filling: Cell<*const Arena>,
     /// Bytes of blocks in the private depot, and what their magazines count for.
     pub(crate) depot_bytes: Cell<usize>,
+    /// Bytes by which its magazines may hold more than in any case and at first, the sum over the classes.
+    pub(crate) grown: Cell<usize>,
+    /// Whether they lately wanted to grow more than they may.
+    crowded: Cell<bool>,
     /// Slow paths taken, for the clock, and for others to see that the thread is active.
     events: AtomicU32,
     /// Who may touch what is not for the fast paths.
@@ -98,19 +102,6 @@ pub(crate) struct Bin {
 }
 
 impl Bin {
-    /// Blocks to ask the arena for; next time it will be more.
-    pub(crate) fn want_more(&self, class: Class) -> u8 {
-        let most = size_class::of(class).magazine_most;
-        let wanted = self.wanted.get().min(most);
-        self.wanted.set((wanted * 2).min(most));
-        wanted
-    }
-
-    /// Time has passed: next time it will be less.
-    pub(crate) fn want_less(&self) {
-        self.wanted.set((self.wanted.get() / 2).max(FIRST_WANTED));
-    }
-
     /// Blocks in the magazines that the fast paths do not touch. The caller has claimed the heap.
     pub(crate) fn cached_blocks(&self) -> usize {
         // SAFETY: a heap's magazines are live.
@@ -120,7 +111,7 @@ impl Bin {
 }
 
 /// Blocks of the first refill of a class.
-const FIRST_WANTED: u8 = 8;
+pub(crate) const FIRST_WANTED: u8 = 8;
 
 /// A slot that is always null: the top of a magazine that is not there.
 struct NoSlot(Slot);
@@ -139,6 +130,8 @@ impl Heap {
             arena: Cell::new(ptr::null()),
             filling: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
+            grown: Cell::new(0),
+            crowded: Cell::new(false),
             events: AtomicU32::new(0),
             claim: Claim::new(),
             seen: Cell::new(0),
@@ -304,12 +297,48 @@ impl Heap {
         // SAFETY: a heap's magazines are live. (There is none for the blocks of starters.)
         let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
-        if count == size_class::of(class).magazine_least.into() {
+        if count >= self.least(class).into() {
             return false;
         }
         outgoing.slot(count.into()).set(block);
         outgoing.count.set(count + 1);
         true
+    }
+
+    /// Blocks of `class` to ask the arena for.
+    #[inline(always)]
+    pub(crate) fn wanted(&self, class: Class) -> u8 {
+        self.bins[class].wanted.get().min(size_class::of(class).magazine_most)
+    }
+
+    /// Asks the arena for more than `wanted` blocks of `class` next time, as long as all magazines together grow by no more than `most` bytes.
+    pub(crate) fn want_more(&self, class: Class, wanted: u8, most: usize) {
+        let (place, info) = (&self.bins[class].wanted, size_class::of(class));
+        let next = (wanted * 2).min(info.magazine_most);
+        let grown = self.grown.get() + info.bytes_beyond(next) - info.bytes_beyond(wanted);
+        let crowded = grown > most;
+        self.crowded.set(crowded);
+        if crowded {
+            place.set(next.min(info.magazine_crowded).max(wanted));
+        } else {
+            self.grown.set(grown);
+            place.set(next);
+        }
+    }
+
+    /// Time has passed: next time it will be less.
+    pub(crate) fn want_less(&self, class: Class) {
+        let (wanted, info) = (self.wanted(class), size_class::of(class));
+        let next = (wanted / 2).max(FIRST_WANTED.min(info.magazine_most));
+        self.grown.set(self.grown.get() + info.bytes_beyond(next) - info.bytes_beyond(wanted));
+        self.bins[class].wanted.set(next);
+    }
+
+    /// Blocks that a magazine of `class` may hold that is little used.
+    #[inline(always)]
+    fn least(&self, class: Class) -> u8 {
+        let info = size_class::of(class);
+        if self.crowded.get() { info.magazine_crowded } else { info.magazine_least }
     }
 
     /// Makes `magazine`, which holds `count` blocks, the loaded one of `class`.
@@ -318,7 +347,7 @@ impl Heap {
         bin.loaded.set(magazine.as_ptr());
         self.tops[class].set(Magazine::top(magazine.as_ptr(), count));
         // A magazine that was filled when the class was used more may hold more than it should now.
-        let capacity = usize::from(bin.wanted.get().max(size_class::of(class).magazine_least)).max(count);
+        let capacity = usize::from(bin.wanted.get().max(self.least(class))).max(count);
         self.limits[class].set(Magazine::top(magazine.as_ptr(), capacity));
     }
 

@@ -22,7 +22,9 @@ pub(crate) const SPAN_BLOCKS_MAX: usize = UNIT / QUANTUM;
 pub(crate) const SPAN_UNITS_MAX: usize = 16;
 /// How much of a class one span is at most, unless it is one of the smallest: an eighth.
 const SPAN_SHARE: usize = 8;
-/// Bytes of blocks that one magazine of a class that is little used holds at most, unless that would be fewer than two blocks.
+/// Bytes of blocks that one magazine holds at most, unless that would be fewer than two blocks, in a heap whose magazines hold all that they may.
+const MAGAZINE_CROWDED: usize = 16 << 10;
+/// The same of a class that is little used, in another heap.
 const MAGAZINE_LEAST: usize = 32 << 10;
 /// The same of a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
@@ -46,7 +48,9 @@ pub(crate) struct ClassInfo {
     pub(crate) units: u16,
     /// How many times as long the largest span is.
     growth: u16,
-    /// Blocks that a magazine of this class may hold while the class is little used.
+    /// Blocks that a magazine of this class may hold in any case.
+    pub(crate) magazine_crowded: u8,
+    /// The same while the class is little used and the heap not crowded.
     pub(crate) magazine_least: u8,
     /// The same when it is used much.
     pub(crate) magazine_most: u8,
@@ -61,11 +65,19 @@ const NONE: ClassInfo = ClassInfo {
     reciprocal: 0,
     units: 0,
     growth: 0,
+    magazine_crowded: 0,
     magazine_least: 0,
     magazine_most: 0,
     unordered_most: 0,
     fills_lines: false,
 };
+
+impl ClassInfo {
+    /// Bytes of the blocks by which a magazine of `capacity` holds more than it may in any case.
+    pub(crate) fn bytes_beyond(&self, capacity: u8) -> usize {
+        usize::from(capacity.saturating_sub(self.magazine_crowded)) * self.size as usize
+    }
+}
 
 /// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself.
 const fn span_units(size: usize) -> usize {
@@ -110,6 +122,7 @@ const fn info(size: usize) -> ClassInfo {
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
         units: units as u16,
         growth: span_growth(size, units) as u16,
+        magazine_crowded: magazine(size, MAGAZINE_CROWDED),
         magazine_least: magazine(size, MAGAZINE_LEAST),
         magazine_most,
         unordered_most: (UNORDERED / (size * magazine_most as usize)) as u8,

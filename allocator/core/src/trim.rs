@@ -106,7 +106,7 @@ impl Allocator {
             bin.allowed.set(bin.allowed.get().saturating_sub(bin.low.get()));
             bin.low.set(bin.full.len() as u16);
             bin.missed.set(bin.missed.get() / 2);
-            bin.want_less();
+            heap.want_less(class);
         }
         if let Some(arena) = heap.arena()
             // Relaxed: a hint.

@@ -1,9 +1,12 @@
 //! More threads than processors: what waits is not to keep memory that nobody can use meanwhile.
 
+use core::iter;
+
 use super::*;
+use crate::heap::FIRST_WANTED;
 use crate::large_cache;
 use crate::os;
-use crate::size_class;
+use crate::size_class::{self, CLASSES, ClassInfo};
 use crate::starter;
 use crate::units::{self, UNIT};
 
@@ -92,6 +95,36 @@ fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
     let found: Vec<_> = heaps.iter().map(|heap| started(heap)).collect();
     let (first, others) = found.split_at(os::processors());
     assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 32), "{found:?}");
+    detach(allocator, heaps);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn magazines_of_a_crowd_grow_no_more_than_a_part_of_the_program_allows() {
+    let allocator = allocator();
+    let mut heaps = attach(allocator, 1);
+    // What the magazines of a heap have grown by when it uses each class much; without the starter.
+    let grown = |heap: &Heap| {
+        let blocks: Vec<_> = (1..=CLASSES)
+            .flat_map(|class| iter::repeat_n(size_class::of(class).size as usize, 300))
+            .map(|size| allocator.allocate(heap, size))
+            .collect();
+        let found = (heap.grown.get(), allocator.budget.magazines(allocator.shared.small()));
+        for block in blocks {
+            // SAFETY: live, and given up here.
+            assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
+        }
+        found
+    };
+    let most = |info: &ClassInfo| info.bytes_beyond(info.magazine_most);
+    let first = |info: &ClassInfo| info.bytes_beyond(FIRST_WANTED.min(info.magazine_most));
+    let all: usize = (1..=CLASSES).map(size_class::of).map(|info| most(info) - first(info)).sum();
+    assert_eq!(grown(heaps[0]), (all, usize::MAX));
+    heaps.extend(attach(allocator, 8 * os::processors()));
+    let (crowded, may) = grown(heaps[heaps.len() - 1]);
+    assert!((may / 2..=may).contains(&crowded) && may < all / 2, "{crowded} of {may}; {all}");
+    (0..8).for_each(|_| (1..=CLASSES).for_each(|class| heaps[0].want_less(class)));
+    assert_eq!(heaps[0].grown.get(), 0, "with time all of it comes back");
     detach(allocator, heaps);
 }
 
