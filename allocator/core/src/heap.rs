@@ -35,8 +35,8 @@ pub struct Heap {
     mask: Cell<usize>,
     /// The arena; null for an inert heap.
     pub(crate) arena: Cell<*const Arena>,
-    /// The arena that blocks of classes that fill lines come from.
-    filling: Cell<*const Arena>,
+    /// The arena that blocks of pooled classes come from.
+    pool: Cell<*const Arena>,
     /// Bytes of blocks in the private depot, and what their magazines count for.
     pub(crate) depot_bytes: Cell<usize>,
     /// Bytes by which its magazines may hold more than in any case and at first, the sum over the classes.
@@ -128,7 +128,7 @@ impl Heap {
             near: Cell::new(NEAR),
             mask: Cell::new(units::NOBODYS_MASK),
             arena: Cell::new(ptr::null()),
-            filling: Cell::new(ptr::null()),
+            pool: Cell::new(ptr::null()),
             depot_bytes: Cell::new(0),
             grown: Cell::new(0),
             crowded: Cell::new(false),
@@ -221,9 +221,9 @@ impl Heap {
     }
 
     /// Gives an inert heap its arena.
-    pub(crate) fn settle(&self, arena: &Arena, filling: &Arena) {
+    pub(crate) fn settle(&self, arena: &Arena, pool: &Arena) {
         self.arena.set(arena);
-        self.filling.set(filling);
+        self.pool.set(pool);
         self.mask.set(units::mask_of(arena.index));
     }
 
@@ -235,7 +235,7 @@ impl Heap {
 
     /// The arena that its blocks of `class` come from.
     pub(crate) fn source(&self, class: Class) -> Option<&'static Arena> {
-        let arena = if size_class::fills_lines(class) { &self.filling } else { &self.arena };
+        let arena = if size_class::is_pooled(class) { &self.pool } else { &self.arena };
         // SAFETY: arenas live for ever.
         unsafe { arena.get().as_ref() }
     }

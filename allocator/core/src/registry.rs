@@ -8,7 +8,7 @@ use crate::heap::Heap;
 use crate::large_cache::Places;
 use crate::meta::Spares;
 use crate::os;
-use crate::size_class::{self, CLASSES, Class};
+use crate::size_class::{self, CLASSES, Class, LONG};
 use crate::sync::{self, Ordering};
 use crate::units::ARENAS;
 
@@ -16,8 +16,6 @@ use crate::units::ARENAS;
 const COMMON: u16 = 1;
 /// Heaps of threads that ended that are kept as they are, for the next threads: one for each processor, but no more than this.
 const WARM: usize = 8;
-/// Bytes of blocks that a heap that no thread uses keeps no more of than a loaded magazine: they are few of its blocks, and most of its bytes.
-const LONG: u32 = 1024;
 
 /// Who uses which arena.
 pub(crate) struct Registry {
@@ -122,16 +120,16 @@ impl Allocator {
         unsafe { record.write(const { Heap::inert() }) };
         // SAFETY: just written; heaps' memory is never unmapped.
         let heap: &'static Heap = unsafe { record.as_ref() };
-        heap.settle(arena, self.filling_arena(arena));
+        heap.settle(arena, self.pool_of(arena));
         self.apply_options(heap);
         registry.list(heap);
         self.budget.share_out(registry.count_of_heaps);
         Some(heap)
     }
 
-    /// The arena that the heaps of `arena` take blocks from that fill lines: `arena` itself, or, beyond as many as there are processors, one of those.
+    /// The arena that the heaps of `arena` take blocks of pooled classes from: `arena` itself, or, beyond as many as there are processors, one of those.
     /// Such blocks may come from anywhere, and what a thread that waits for a processor does not use would be room of spans of its own that nobody uses.
-    fn filling_arena(&self, arena: &Arena) -> &'static Arena {
+    fn pool_of(&self, arena: &Arena) -> &'static Arena {
         let first = usize::from(COMMON + 1);
         let place = usize::from(arena.index).saturating_sub(first) % os::processors();
         self.arena((first + place) as u16)

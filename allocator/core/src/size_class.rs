@@ -31,6 +31,8 @@ const MAGAZINE_MOST: usize = 128 << 10;
 /// Bytes of blocks of a class that a private depot holds in any order, two magazines or more: what lies in a core's caches costs little to
 /// come at wherever it lies.
 const UNORDERED: usize = 256 << 10;
+/// Bytes of a block that counts as long: a few of them are most of what a cache holds.
+pub(crate) const LONG: u32 = 1 << 10;
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 125;
 
@@ -189,22 +191,33 @@ static NEAR_TABLE: Near = NEAR;
 /// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 128`.
 static FAR: [u8; SMALL_MAX / FAR_QUANTUM] = requests(FAR_QUANTUM);
 
-/// One bit for each class whose blocks fill lines.
-const FILLING: u64 = {
+/// One bit for each class whose blocks fill lines and have `least` bytes or more.
+const fn filling(least: u32) -> u64 {
     let mut bits = 0;
     let mut class = 1;
     while class <= CLASSES {
-        bits |= (BUILT.0[class].fills_lines as u64) << class;
+        let info = &BUILT.0[class];
+        bits |= ((info.fills_lines && info.size >= least) as u64) << class;
         class += 1;
     }
     bits
-};
+}
+
+const FILLING: u64 = filling(0);
+const POOLED: u64 = filling(LONG);
 
 /// Whether blocks of `class` fill whole cache lines. Only such blocks may circulate between threads: two threads that
 /// own neighbouring blocks never share a line.
 #[inline(always)]
 pub(crate) fn fills_lines(class: Class) -> bool {
     FILLING >> (class % CLASS_SLOTS) & 1 != 0
+}
+
+/// Whether `class` is pooled: threads beyond as many as there are processors take its blocks from the arenas of those. They fill lines and are long.
+/// Shorter ones of two threads would lie between each other, several to a page, and whoever goes through what it has built would go through the other's as well.
+#[inline(always)]
+pub(crate) fn is_pooled(class: Class) -> bool {
+    POOLED >> (class % CLASS_SLOTS) & 1 != 0
 }
 
 const _: () = assert!(CLASSES < CLASS_SLOTS);

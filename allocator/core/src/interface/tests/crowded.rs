@@ -10,8 +10,8 @@ use crate::size_class::{self, CLASSES, ClassInfo};
 use crate::starter;
 use crate::units::{self, UNIT};
 
-/// Of a class that does not fill lines, and of one that does; neither begins with blocks of the starter for long.
-const SIZES: [usize; 2] = [48, 4096];
+/// Of a class that does not fill lines, and of two that do, one of them long; none begins with blocks of the starter for long.
+const SIZES: [usize; 3] = [48, 256, 4096];
 /// Blocks of each size in each heap.
 const BLOCKS: usize = if cfg!(miri) { 12 } else { 64 };
 
@@ -27,13 +27,13 @@ fn detach(allocator: &Allocator, heaps: Vec<&'static Heap>) {
 }
 
 #[test]
-fn blocks_that_fill_lines_come_from_as_many_arenas_as_there_are_processors() {
+fn long_blocks_that_fill_lines_come_from_as_many_arenas_as_there_are_processors() {
     let allocator = allocator();
     let heaps = attach(allocator, 3 * os::processors());
     let load = |heap, size| -> Vec<_> {
         (0..BLOCKS).map(|index| Filled::new(allocator.allocate(heap, size), size, index as u8)).collect()
     };
-    for (size, arenas) in SIZES.into_iter().zip([heaps.len(), os::processors()]) {
+    for (size, arenas) in SIZES.into_iter().zip([heaps.len(), heaps.len(), os::processors()]) {
         let blocks: Vec<_> = heaps.iter().map(|heap| load(heap, size)).collect();
         let owner = |blocks: &Vec<Filled>| {
             let newest = blocks.last().expect("there are some").block;
