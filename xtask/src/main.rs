@@ -6,12 +6,14 @@
 //!   holds Ample to its limits.
 //! - `xtask atomics [LIB…]` counts the atomic operations and the locks that workloads of several threads take.
 //! - `xtask paths` shows what the fast paths of malloc and free are made of; a test holds them against a golden file.
+//! - `xtask aarch64` runs the allocator as code for that architecture, on an emulator, and holds its fast paths against another.
 //! - `xtask options` prints the allocator's options as a document; a test holds docs/options.md against it.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
 //!
 //! Exit codes: 0 done, 1 failure, 2 usage.
 
+mod aarch64;
 mod ample;
 mod atomics;
 mod callgrind;
@@ -36,6 +38,7 @@ usage: cargo ample ARGS…                  build allocator, workloads, limits a
        cargo xtask atomics [LIB…]         count atomic operations and locks in workloads on 2, 8 and 32 threads: Ample, or LIBs
        cargo xtask paths [--record]       what the fast paths of malloc and free are made of; write the golden file anew
        cargo xtask options [--record]     the allocator's options as a document; write docs/options.md anew
+       cargo xtask aarch64 [--record]     the allocator for that architecture on an emulator; write its golden file anew
        cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
        cargo xtask tidy                   check the house rules";
 
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match chore {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
+        Some("aarch64") => aarch64::run(rest),
         Some("atomics") => atomics::run(rest),
         Some("instructions") => instructions::run(rest),
         Some("options") => options::run(rest),

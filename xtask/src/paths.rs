@@ -1,8 +1,11 @@
 //! `xtask paths`: what the fast paths of malloc and free are made of, from the disassembly of `libample.so`.
 //!
 //! A path is an exported function's code from its first instruction to its first return: what runs while magazines
-//! have blocks and room. Counts are of x86-64 code; they are recorded in `xtask/golden/fast-paths.txt`, which a test holds them
-//! against: a change of the code that makes them grow must say so.
+//! have blocks and room. Counts are recorded in `xtask/golden/fast-paths-ARCHITECTURE.txt`: a test holds x86-64's against them, and
+//! `xtask aarch64` those of aarch64: a change of the code that makes them grow must say so.
+
+mod aarch64;
+mod x86_64;
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Architecture, Object, ObjectSection, ObjectSymbol};
 
 use crate::cargo;
 
@@ -33,29 +35,6 @@ struct Made {
 }
 
 impl Made {
-    fn add(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
-        self.instructions += 1;
-        self.branches += usize::from(instruction.flow_control() == FlowControl::ConditionalBranch);
-        self.calls += usize::from(matches!(
-            instruction.flow_control(),
-            FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
-        ));
-        self.locked += usize::from(instruction.has_lock_prefix());
-        // What a return reads of the stack is no load of the path's own.
-        if instruction.flow_control() == FlowControl::Return {
-            return;
-        }
-        for memory in factory.info(instruction).used_memory() {
-            let access = memory.access();
-            self.loads +=
-                usize::from(matches!(access, OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead));
-            self.stores += usize::from(matches!(
-                access,
-                OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
-            ));
-        }
-    }
-
     fn line(&self, name: &str) -> String {
         let Self { instructions, branches, loads, stores, calls, locked } = self;
         format!(
@@ -63,6 +42,32 @@ impl Made {
              {locked} locked\n"
         )
     }
+}
+
+impl Made {
+    /// Counts instructions up to the first return; `step` counts what one is made of, and tells what follows it.
+    fn until_return(&mut self, mut step: impl FnMut(&mut Self) -> Result<Next>) -> Result<()> {
+        while self.instructions < LONGEST {
+            self.instructions += 1;
+            match step(self)? {
+                Next::Continues => {}
+                Next::Jumps => bail!("the fast path jumps"),
+                Next::Returns => return Ok(()),
+            }
+        }
+        bail!("no return within {LONGEST} instructions")
+    }
+}
+
+/// What follows an instruction.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The next one, or where a conditional branch leads.
+    Continues,
+    /// An unconditional branch.
+    Jumps,
+    /// The caller.
+    Returns,
 }
 
 /// `xtask paths`: prints them; with `--record`, into the golden file.
@@ -75,52 +80,85 @@ pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
         [only] if only == "--record" => true,
         _ => bail!("usage: cargo xtask paths [--record]"),
     };
-    let text = describe()?;
-    print!("{text}");
-    if record {
-        fs::write(golden(), &text).with_context(|| format!("cannot write {}", golden().display()))?;
-    }
+    let library = built()?;
+    print!("{}", describe(&library)?.text);
+    if record { self::record(&library) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Compares the paths of a library with the golden file of its architecture.
+///
+/// # Errors
+/// When they differ, or the library has none.
+pub fn check(library: &Path) -> Result<()> {
+    let Paths { text, golden } = describe(library)?;
+    let recorded =
+        fs::read_to_string(&golden).with_context(|| format!("cannot read {}", golden.display()))?;
+    ensure!(
+        text == recorded,
+        "the fast paths are not as recorded in {}; if this is meant: the command with --record\n{text}",
+        golden.display()
+    );
+    Ok(())
+}
+
+/// Writes the golden file anew that a library of this architecture is held against.
+///
+/// # Errors
+/// When the library has no such paths, or the file cannot be written.
+pub fn record(library: &Path) -> Result<ExitCode> {
+    let Paths { text, golden } = describe(library)?;
+    fs::write(&golden, &text).with_context(|| format!("cannot write {}", golden.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/fast-paths.txt")
-}
-
 /// The library as it is built now.
-fn library() -> Result<Vec<u8>> {
+fn built() -> Result<PathBuf> {
     let workspace = cargo::workspace()?;
     ensure!(cargo::build(&workspace, "release", &["ample-abi"])?, "the allocator does not build");
-    let library = workspace.target_directory.join("release/libample.so");
-    fs::read(&library).with_context(|| format!("cannot read {}", library.display()))
+    Ok(workspace.target_directory.join("release/libample.so"))
 }
 
-/// One line for each path.
-fn describe() -> Result<String> {
-    let data = library()?;
+fn read(library: &Path) -> Result<Vec<u8>> {
+    fs::read(library).with_context(|| format!("cannot read {}", library.display()))
+}
+
+/// Counts the instructions of code, which lies at an address, up to the first return.
+type Counter = fn(&[u8], u64, &mut Made) -> Result<()>;
+
+/// The fast paths of a library.
+struct Paths {
+    /// One line for each.
+    text: String,
+    /// The file that they are held against.
+    golden: PathBuf,
+}
+
+fn describe(library: &Path) -> Result<Paths> {
+    let data = read(library)?;
     let file = object::File::parse(&*data).context("not an object file")?;
-    ensure!(file.architecture() == object::Architecture::X86_64, "the counts are of x86-64 code");
-    FUNCTIONS.into_iter().map(|name| Ok(path(&file, name)?.line(name))).collect()
+    let (name, count): (_, Counter) = match file.architecture() {
+        Architecture::X86_64 => ("x86_64", x86_64::count),
+        Architecture::Aarch64 => ("aarch64", aarch64::count),
+        other => bail!("nothing is known of the code of {other:?}"),
+    };
+    let mut text = String::new();
+    for function in FUNCTIONS {
+        let (code, start) = code_of(&file, function)?;
+        let mut made = Made::default();
+        count(code, start, &mut made).with_context(|| format!("{function} at {start:#x}"))?;
+        text += &made.line(function);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    Ok(Paths { text, golden: folder.join(format!("fast-paths-{name}.txt")) })
 }
 
-fn path(file: &object::File<'_>, name: &str) -> Result<Made> {
+/// The code from an exported function on, and its address.
+fn code_of<'a>(file: &object::File<'a>, name: &str) -> Result<(&'a [u8], u64)> {
     let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name));
     let start = symbol.with_context(|| format!("the library does not export {name}"))?.address();
     let text = file.section_by_name(".text").context("no code")?;
     let code = text.data()?.get((start - text.address()) as usize..).context("the function is no code")?;
-    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-    let (mut made, mut factory) = (Made::default(), InstructionInfoFactory::new());
-    while made.instructions < LONGEST {
-        let instruction = decoder.decode();
-        ensure!(!instruction.is_invalid(), "{name}: no instruction at {:#x}", instruction.ip());
-        made.add(&instruction, &mut factory);
-        match instruction.flow_control() {
-            FlowControl::Return => return Ok(made),
-            FlowControl::UnconditionalBranch => bail!("{name}: the fast path jumps"),
-            _ => {}
-        }
-    }
-    bail!("{name}: no return within {LONGEST} instructions")
+    Ok((code, start))
 }
 
 #[cfg(test)]
@@ -130,16 +168,14 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_fast_paths_are_as_recorded() {
-        let recorded = fs::read_to_string(golden()).expect("the golden file");
-        let found = describe().expect("paths");
-        assert_eq!(found, recorded, "if this is meant: cargo xtask paths --record");
+        check(&built().expect("the library")).expect("cargo xtask paths --record writes the file anew");
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_library_takes_little_of_a_small_process() {
         // What lies in the file is mapped in pieces of 64 KiB around whatever is touched: nearly all of it is resident in every process.
-        let data = library().expect("the library");
+        let data = read(&built().expect("the library")).expect("readable");
         let file = object::File::parse(&*data).expect("an object file");
         let kib = |name| file.section_by_name(name).expect(name).size() >> 10;
         assert!(kib(".text") < 72, "code: {} KiB; Cargo.toml says why it is built for size", kib(".text"));
@@ -149,7 +185,7 @@ mod tests {
     #[test]
     fn profilers_show_the_family_by_its_own_names() {
         // Of several names of one address they take one without leading underscores, and the longest of those.
-        let data = library().expect("the library");
+        let data = read(&built().expect("the library")).expect("readable");
         let file = object::File::parse(&*data).expect("an object file");
         let exported: Vec<(u64, &str)> = file
             .dynamic_symbols()
@@ -161,22 +197,5 @@ mod tests {
             let shown = exported.iter().filter(|symbol| symbol.0 == *address && !symbol.1.starts_with('_'));
             assert_eq!(shown.map(|symbol| symbol.1).collect::<Vec<_>>(), [name]);
         }
-    }
-
-    #[test]
-    fn loads_stores_branches_and_locks_are_told_apart() {
-        // mov rax,[rdi]; mov [rdi],rax; add qword [rdi],1; lock inc dword [rdi]; je +0; call rax; ret
-        let code = [
-            0x48, 0x8b, 0x07, 0x48, 0x89, 0x07, 0x48, 0x83, 0x07, 0x01, 0xf0, 0xff, 0x07, 0x74, 0x00, 0xff,
-            0xd0, 0xc3,
-        ];
-        let mut decoder = Decoder::new(64, &code, DecoderOptions::NONE);
-        let (mut made, mut factory) = (Made::default(), InstructionInfoFactory::new());
-        while decoder.can_decode() {
-            made.add(&decoder.decode(), &mut factory);
-        }
-        // A call stores its return address.
-        let expected = Made { instructions: 7, branches: 1, loads: 3, stores: 4, calls: 1, locked: 1 };
-        assert_eq!(made, expected);
     }
 }

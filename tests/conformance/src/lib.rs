@@ -9,7 +9,8 @@
 //!
 //! The allocator under test is `libample.so` of the release profile, which is built first. The environment
 //! variable `AMPLE_CONFORMANCE_LIB` names another one by its path, or `none`: nothing is preloaded and the
-//! C library is judged.
+//! C library is judged. Where `AMPLE_CONFORMANCE_EMULATOR` holds QEMU's command (`qemu-aarch64 -L /usr/aarch64-linux-gnu`), programs are run
+//! by it; `CC`, `CXX` and the library must be for the processor that it emulates.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -139,7 +140,15 @@ impl Suite {
     /// # Panics
     /// If they differ.
     pub fn expect_cases(&self, expected: &[&str]) {
-        let output = succeed(Command::new(self.program()).arg("--list"));
+        let mut command = match emulator().as_slice() {
+            [] => Command::new(self.program()),
+            [emulator, options @ ..] => {
+                let mut command = Command::new(emulator);
+                command.args(options).arg(self.program());
+                command
+            }
+        };
+        let output = succeed(command.arg("--list"));
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut listed: Vec<&str> = listed.lines().collect();
         let mut expected = expected.to_vec();
@@ -153,10 +162,14 @@ impl Suite {
         // group, children included.
         let mut command = Command::new("timeout");
         command.arg("--signal=KILL").arg(TIME_LIMIT_S.to_string()).arg("env");
+        command.arg(setting("CONFORMANCE_LIBRARY", library));
+        let emulator = emulator();
+        command.args(&emulator);
         if preload {
-            command.arg(setting("LD_PRELOAD", library));
+            // The emulator is another machine's program: it takes the program's settings as an option.
+            command.args((!emulator.is_empty()).then_some("-E")).arg(setting("LD_PRELOAD", library));
         }
-        command.arg(setting("CONFORMANCE_LIBRARY", library)).arg(self.program()).arg(case);
+        command.arg(self.program()).arg(case);
         command.current_dir(self.scratch).output().expect("coreutils' timeout starts")
     }
 
@@ -250,6 +263,12 @@ fn build_ample(scratch: &Path) -> PathBuf {
     command.args(["build", "--release", "--package", "ample-abi"]);
     succeed(command.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target));
     target.join("release/libample.so")
+}
+
+/// The emulator's command, in words; none where the programs are this machine's own.
+fn emulator() -> Vec<String> {
+    let words = std::env::var("AMPLE_CONFORMANCE_EMULATOR").unwrap_or_default();
+    words.split_whitespace().map(String::from).collect()
 }
 
 fn compiler(variable: &str, default: &str) -> Command {

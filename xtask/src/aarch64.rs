@@ -1,0 +1,164 @@
+//! `xtask aarch64`: the allocator as code for the other architecture, on an emulator of one of its processors (QEMU's user mode).
+//!
+//! What is shown is that the code works, not that its orderings of memory accesses suffice: the emulator runs on a processor that keeps
+//! stores in order. Loom shows those.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{cargo, paths};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const COMPILERS: [(&str, &str); 2] = [("CC", "aarch64-linux-gnu-gcc"), ("CXX", "aarch64-linux-gnu-g++")];
+
+/// A processor with Armv8.1's atomic instructions, and without vectors of any length: QEMU 7.2 faults where those read pages that another
+/// thread has just made readable.
+const EMULATOR: [&str; 5] = ["qemu-aarch64", "-cpu", "neoverse-n1", "-L", "/usr/aarch64-linux-gnu"];
+
+const INSTALL: &str = "apt-get install qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu (Debian), and \
+                       rustup target add aarch64-unknown-linux-gnu";
+
+/// Cases of the conformance programs that an emulated process cannot pass, whoever its allocator is, and why.
+const NOT_EMULATED: &[(&str, &[&str])] = &[
+    (
+        "the resident memory of the process is the emulator's too, and it knows no limit of addresses",
+        &[
+            "failures::exhaustion_by_large_blocks_is_survived",
+            "failures::exhaustion_by_medium_blocks_is_survived",
+            "failures::exhaustion_by_small_blocks_is_survived",
+            "glibc::memory_comes_back_although_the_program_does_nothing",
+            "hostile::a_control_group_of_64_mib",
+            "hostile::no_more_mappings",
+            "lifecycle::thread_specific_destructors_allocate_in_every_round",
+            "lifecycle_cxx::thread_local_destructors_allocate",
+            "operators::the_new_handler_is_called_until_it_has_made_room",
+            "operators::the_new_handler_may_free_a_reserve",
+            "sizes::realloc_to_zero_frees_and_gives_null",
+            "threads::a_thread_frees_what_another_allocates",
+            "threads::a_thread_with_a_block_costs_five_pages",
+            "threads::five_thousand_short_threads_leave_nothing_behind",
+            "thresholds::free_memory_stays_up_to_the_trim_threshold",
+        ],
+    ),
+    (
+        "a program cannot start itself anew: the system does not know its format",
+        &[
+            "hostile::few_addresses_from_the_beginning",
+            "options::a_bad_value_is_told_in_one_line_and_ignored",
+            "options::a_signal_asks_for_statistics",
+            "options::above_the_soft_limit_memory_goes_back_at_once",
+            "options::isolated_blocks_have_their_lines_to_themselves",
+            "options::statistics_are_printed_at_the_end_on_request",
+            "options::statistics_are_written_as_json_at_the_end",
+            "options::the_options_in_force_are_printed_on_request",
+            "options::without_caches_everything_works",
+            "static_pie::a_setuid_program_ignores_the_environment",
+            "static_program::a_setuid_program_ignores_the_environment",
+            "thresholds::a_threshold_set_by_a_tunable_ends_that",
+            "thresholds::a_threshold_set_by_a_variable_ends_that",
+            "thresholds::without_mappings_large_blocks_are_kept",
+        ],
+    ),
+    (
+        "the emulator's fork ends or hangs the child where the parent has several threads",
+        &[
+            "fork::a_child_forks_again",
+            "fork::fork_from_several_threads_at_once",
+            "fork::fork_handlers_allocate",
+            "fork::fork_while_other_threads_allocate",
+            "fork::fork_while_other_threads_read_and_flush_streams",
+            "hostile::a_storm_of_forks",
+            "lifecycle::atexit_handlers_allocate",
+            "lifecycle::destructors_of_the_program_allocate",
+            "lifecycle::exit_while_other_threads_allocate",
+            "static_pie::threads_and_forks_work",
+            "static_program::threads_and_forks_work",
+        ],
+    ),
+    ("the emulator has a thread of its own", &["purging::a_program_of_one_thread_stays_one"]),
+    (
+        "the emulator has no prctl(PR_SET_THP_DISABLE)",
+        &[
+            "thresholds::a_threshold_set_by_mallopt_ends_that",
+            "thresholds::any_other_parameter_ends_that_too",
+            "thresholds::large_blocks_are_kept_as_long_as_nothing_is_set",
+            "thresholds::parameters_that_tune_nothing_end_nothing",
+        ],
+    ),
+];
+
+/// Builds the library, compares its fast paths with the golden file (with `--record` writes that anew), and runs the core's and the Rust
+/// crate's tests and the conformance programs.
+///
+/// # Errors
+/// When a tool is missing, which is named with the command that installs it, or cargo cannot be run.
+pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
+    let record = match arguments {
+        [] => false,
+        [only] if only == "--record" => true,
+        _ => bail!("usage: cargo xtask aarch64 [--record]"),
+    };
+    for tool in [EMULATOR[0], COMPILERS[0].1, COMPILERS[1].1] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            bail!("there is no {tool}: {INSTALL}");
+        }
+    }
+    let workspace = cargo::workspace()?;
+    let target = workspace.target_directory.join("aarch64");
+    let cargo = |words: &[&str]| {
+        let mut command = cargo::command();
+        command.current_dir(&workspace.workspace_root).env("CARGO_TARGET_DIR", &target).args(words);
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILERS[0].1);
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.join(" "));
+        command
+    };
+    if !passes(&mut cargo(&["build", "--release", "-p", "ample-abi", "--target", TARGET]))? {
+        return Ok(ExitCode::FAILURE);
+    }
+    let library = target.join(TARGET).join("release/libample.so");
+    if record {
+        return paths::record(&library);
+    }
+    paths::check(&library)?;
+    if !passes(&mut cargo(&["test", "-p", "ample-core", "-p", "ample-alloc", "--target", TARGET]))? {
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut conformance = cargo(&["test", "-p", "ample-conformance", "--no-fail-fast"]);
+    under_emulator(&mut conformance, &library);
+    Ok(if passes(&mut conformance)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has a run of the conformance tests judge `library`, for the other architecture, and leave out what cannot be emulated.
+fn under_emulator(conformance: &mut Command, library: &Path) {
+    conformance.envs(COMPILERS).env("AMPLE_CONFORMANCE_LIB", library);
+    conformance.env("AMPLE_CONFORMANCE_EMULATOR", EMULATOR.join(" ")).args(["--", "--exact"]);
+    for (reason, cases) in NOT_EMULATED {
+        eprintln!("skipped, since {reason}: {}", cases.join(", "));
+        conformance.args(cases.iter().flat_map(|case| ["--skip", case]));
+    }
+}
+
+fn passes(command: &mut Command) -> Result<bool> {
+    Ok(command.status().context("cannot run cargo")?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_exists() {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/programs");
+        for case in NOT_EMULATED.iter().flat_map(|(_, cases)| *cases) {
+            let (program, case) = case.split_once("::").expect("program::case");
+            // One program, linked in two ways.
+            let program = if program.starts_with("static_") { "static" } else { program };
+            let source = ["c", "cc"].map(|ending| programs.join(program).with_extension(ending));
+            let text = source.iter().find_map(|file| std::fs::read_to_string(file).ok()).expect(program);
+            assert!(text.contains(&format!("CASE({case})")), "{program} has no case {case}");
+        }
+    }
+}
