@@ -340,6 +340,29 @@ mod tests {
     }
 
     #[test]
+    fn a_single_block_is_taken_back_only_while_its_span_stays_what_it_is() {
+        let span = small(5);
+        let info = size_class::of(5);
+        let blocks = take(&span, 3);
+        assert!(!span.take_one_back(info, blocks[2].addr()), "it is not listed");
+        span.listed.set(true);
+        assert!(span.take_one_back(info, blocks[2].addr()) && span.take_one_back(info, blocks[0].addr()));
+        assert!(!span.take_one_back(info, blocks[1].addr()), "it would be empty");
+        assert!(span.is_valid() && !span.is_empty());
+        assert_eq!(take(&span, 2), [blocks[0], blocks[2]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn a_second_free_of_a_single_block_ends_the_process() {
+        let span = small(5);
+        let blocks = take(&span, 3);
+        span.listed.set(true);
+        span.take_one_back(size_class::of(5), blocks[0].addr());
+        span.take_one_back(size_class::of(5), blocks[0].addr());
+    }
+
+    #[test]
     #[should_panic(expected = "free already")]
     fn a_second_free_ends_the_process() {
         let span = small(1);

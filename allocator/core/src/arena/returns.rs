@@ -4,12 +4,12 @@ use core::cell::Cell;
 use core::ptr;
 
 use super::{Arena, Below, CALL_FROM, Spans};
-use crate::magazine::Magazine;
+use crate::magazine::{Magazine, Slot};
 use crate::os;
-use crate::size_class;
+use crate::size_class::{self, ClassInfo};
 use crate::span::{FREE_ALREADY, Span, SpanList};
 use crate::sync::Ordering;
-use crate::units;
+use crate::units::{self, Entry, UNIT};
 
 impl Arena {
     /// Takes back those of the lowest `count` blocks of a magazine that belong to this arena; moves the others
@@ -21,7 +21,11 @@ impl Arena {
         let mut spans = self.spans.lock();
         let (mut index, mut others, mut taken) = (0, 0, 0);
         while index < count {
-            let block = blocks[index].get();
+            let scattered = take_scattered_back(below, own, info, &blocks[index..]);
+            index += scattered;
+            taken += scattered;
+            let Some(slot) = blocks.get(index) else { break };
+            let block = slot.get();
             // SAFETY: a live small block.
             let entry = unsafe { below.ground.units.entry(block.addr()) };
             if entry != own {
@@ -66,6 +70,31 @@ impl Arena {
         spans.settle(below, span);
         true
     }
+}
+
+/// Takes back the leading ones of `blocks` that have the entry `own` in the unit map, while each lies in another unit than the one before, and its span stays as it
+/// is: neither empty nor to be listed. Returns how many. (What a program frees in no order at all: less than half of the instructions of taking them back singly.)
+#[inline(never)]
+fn take_scattered_back(below: Below, own: Entry, info: &ClassInfo, blocks: &[Slot]) -> usize {
+    let units = &below.ground.units;
+    let mut before = usize::MAX;
+    for (index, slot) in blocks.iter().enumerate() {
+        let block = slot.get().addr();
+        if block ^ before < UNIT {
+            return index;
+        }
+        before = block;
+        // SAFETY: a live small block.
+        if unsafe { units.entry(block) } != own {
+            return index;
+        }
+        // SAFETY: as above; the owner changes only under the arena's lock.
+        let span = unsafe { units.span_of_small(block) };
+        if !span.take_one_back(info, block) {
+            return index;
+        }
+    }
+    blocks.len()
 }
 
 impl Spans {

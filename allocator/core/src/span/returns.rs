@@ -69,6 +69,20 @@ impl Span {
         taken
     }
 
+    /// Takes back one block, which lies in this span, unless that would change what the span is for its arena: it is not listed, or would be empty. Ends the process
+    /// as [`Span::take_back`] does.
+    #[inline(always)]
+    pub(crate) fn take_one_back(&self, info: &ClassInfo, block: usize) -> bool {
+        let freed = self.freed.get() + 1;
+        if !self.listed.get() || freed == self.fresh.get() {
+            return false;
+        }
+        self.set_one_free(self.index(info, block.wrapping_sub(self.start.get())));
+        self.freed.set(freed);
+        self.riddled.set(true);
+        true
+    }
+
     /// The index of the block that begins `offset` bytes from the start and is handed out. Ends the process if none does.
     #[inline(always)]
     fn index(&self, info: &ClassInfo, offset: usize) -> usize {
