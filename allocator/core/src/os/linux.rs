@@ -184,14 +184,10 @@ pub(crate) fn has_several_threads() -> bool {
 }
 
 pub(crate) fn huge_pages() -> HugePages {
-    let mut text = [0u8; 64];
-    let length = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text).unwrap_or(0);
-    let chosen = |choice: &[u8]| text[..length].windows(choice.len()).any(|part| part == choice);
-    match () {
-        () if chosen(b"[always]") => HugePages::Always,
-        () if chosen(b"[madvise]") => HugePages::OnRequest,
-        () => HugePages::Never,
-    }
+    let (mut enabled, mut size) = ([0u8; 64], [0u8; 24]);
+    let enabled_len = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut enabled).unwrap_or(0);
+    let size_len = read(c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", &mut size).unwrap_or(0);
+    HugePages::told(&enabled[..enabled_len], &size[..size_len])
 }
 
 /// How many the process may use, as it was when somebody asked first.

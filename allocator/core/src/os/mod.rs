@@ -68,6 +68,20 @@ pub(crate) enum HugePages {
     Always,
 }
 
+impl HugePages {
+    /// What Linux tells: its files `enabled`, and `hpage_pmd_size`, which it has since 4.10. `Never` where a huge page has another size than a
+    /// chunk, as on aarch64 with pages of 16 or 64 KiB (32 and 512 MiB): nothing here is made for those.
+    fn told(enabled: &[u8], size: &[u8]) -> Self {
+        let chosen = |choice: &[u8]| enabled.windows(choice.len()).any(|part| part == choice);
+        match () {
+            () if !size.is_empty() && size.trim_ascii() != b"2097152" => Self::Never,
+            () if chosen(b"[always]") => Self::Always,
+            () if chosen(b"[madvise]") => Self::OnRequest,
+            () => Self::Never,
+        }
+    }
+}
+
 /// What a thread does.
 pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
 
@@ -87,3 +101,21 @@ pub(crate) use linux::*;
 mod simulated;
 #[cfg(any(test, miri))]
 pub(crate) use simulated::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_are_known_from_what_linux_tells() {
+        let told = |enabled: &str, size: &str| HugePages::told(enabled.as_bytes(), size.as_bytes());
+        assert_eq!(told("always [madvise] never\n", "2097152\n"), HugePages::OnRequest);
+        assert_eq!(told("[always] madvise never\n", "2097152\n"), HugePages::Always);
+        assert_eq!(told("always madvise [never]\n", "2097152\n"), HugePages::Never);
+        assert_eq!(told("always [madvise] never\n", ""), HugePages::OnRequest, "an old kernel");
+        assert_eq!(told("", ""), HugePages::Never, "a kernel without them");
+        for other in ["33554432\n", "536870912\n"] {
+            assert_eq!(told("[always] madvise never\n", other), HugePages::Never);
+        }
+    }
+}
