@@ -114,6 +114,34 @@ CASE(calloc_gives_zeros_in_used_memory) {
     }
 }
 
+/* A realloc may move pages instead of copying; what the block leaves behind is used, given back and asked for again. */
+CASE(calloc_gives_zeros_where_realloc_moved_a_block_away) {
+    enum { BLOCKS = 16, SIZE = 2 << 20 };
+    unsigned char *blocks[BLOCKS], *others[BLOCKS];
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < BLOCKS; i++)
+            fill(blocks[i] = malloc(SIZE), SIZE, i);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            blocks[i] = realloc(blocks[i], 2 * SIZE + i);
+            CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "content of block %u lost", i);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++)
+            fill(others[i] = malloc(SIZE), SIZE, i);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            free(others[i]);
+        malloc_trim(0);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            others[i] = calloc(1, SIZE);
+            for (size_t byte = 0; byte < SIZE; byte++)
+                CHECK(others[i][byte] == 0, "byte %zu of block %u is %d", byte, i, others[i][byte]);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            free(others[i]);
+            free(blocks[i]);
+        }
+    }
+}
+
 CASE(realloc_keeps_content_across_every_boundary) {
     for (size_t size = 1; size < (24u << 20); size = next_size(size)) {
         static const unsigned eighths[] = {9, 16, 4, 1, 40};

@@ -35,6 +35,7 @@ cases!(
         valloc_and_pvalloc_of_zero_give_page_aligned_blocks,
         every_block_is_aligned_to_16,
         calloc_gives_zeros_in_used_memory,
+        calloc_gives_zeros_where_realloc_moved_a_block_away,
         realloc_keeps_content_across_every_boundary,
         realloc_keeps_content_byte_by_byte,
         the_usable_size_is_writable_to_its_end,

@@ -1,9 +1,12 @@
 //! Linux.
 
+mod remap;
+
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
+pub(crate) use self::remap::remap;
 use super::{HugePages, Part};
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
@@ -278,18 +281,6 @@ pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
     let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
     // SAFETY: the caller's contract; the call changes no content.
     keeping_errno(|| unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) == 0 })
-}
-
-/// # Safety
-/// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
-    let (from, to) =
-        (ptr::with_exposed_provenance_mut(from), ptr::with_exposed_provenance_mut::<libc::c_void>(to));
-    /// Since Linux 5.7.
-    const MREMAP_DONTUNMAP: libc::c_int = 4;
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-    // SAFETY: the caller's contract.
-    keeping_errno(|| unsafe { libc::mremap(from, len, len, flags, to) == to })
 }
 
 /// # Safety
