@@ -46,6 +46,7 @@ const NOT_EMULATED: &[(&str, &[&str])] = &[
     (
         "a program cannot start itself anew: the system does not know its format",
         &[
+            "hostile::a_library_that_sees_another_malloc",
             "hostile::few_addresses_from_the_beginning",
             "options::a_bad_value_is_told_in_one_line_and_ignored",
             "options::a_signal_asks_for_statistics",
@@ -77,6 +78,10 @@ const NOT_EMULATED: &[(&str, &[&str])] = &[
             "static_pie::threads_and_forks_work",
             "static_program::threads_and_forks_work",
         ],
+    ),
+    (
+        "the emulator does not give memory back from which pages were moved, so blocks are copied",
+        &["glibc::large_blocks_move_without_a_page_fault_for_each_page"],
     ),
     ("the emulator has a thread of its own", &["purging::a_program_of_one_thread_stays_one"]),
     (

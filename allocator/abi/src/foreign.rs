@@ -1,71 +1,18 @@
 //! Blocks that are not ours: handed out by the C library's own malloc, before this library was there, or to a library
 //! that was linked or opened so that it sees that one first (`RTLD_DEEPBIND`). They go back where they came from.
 
-use core::arch::global_asm;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-// Weak: a static program has neither, and meets no foreign blocks.
-#[cfg(target_arch = "x86_64")]
-global_asm!(
-    ".weak dlopen",
-    ".pushsection .text.ample_dlopen,\"ax\",@progbits",
-    ".hidden ample_dlopen",
-    ".globl ample_dlopen",
-    ".type ample_dlopen,@function",
-    "ample_dlopen:",
-    "mov rax, qword ptr [rip + dlopen@GOTPCREL]",
-    "ret",
-    ".popsection",
-    ".weak dlsym",
-    ".pushsection .text.ample_dlsym,\"ax\",@progbits",
-    ".hidden ample_dlsym",
-    ".globl ample_dlsym",
-    ".type ample_dlsym,@function",
-    "ample_dlsym:",
-    "mov rax, qword ptr [rip + dlsym@GOTPCREL]",
-    "ret",
-    ".popsection",
-);
-#[cfg(target_arch = "aarch64")]
-global_asm!(
-    ".weak dlopen",
-    ".pushsection .text.ample_dlopen,\"ax\",@progbits",
-    ".hidden ample_dlopen",
-    ".globl ample_dlopen",
-    ".type ample_dlopen,@function",
-    "ample_dlopen:",
-    "adrp x0, :got:dlopen",
-    "ldr x0, [x0, :got_lo12:dlopen]",
-    "ret",
-    ".popsection",
-    ".weak dlsym",
-    ".pushsection .text.ample_dlsym,\"ax\",@progbits",
-    ".hidden ample_dlsym",
-    ".globl ample_dlsym",
-    ".type ample_dlsym,@function",
-    "ample_dlsym:",
-    "adrp x0, :got:dlsym",
-    "ldr x0, [x0, :got_lo12:dlsym]",
-    "ret",
-    ".popsection",
-);
+use crate::opening;
 
-type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
 
-unsafe extern "C" {
-    safe fn ample_dlopen() -> Option<Dlopen>;
-    safe fn ample_dlsym() -> Option<Dlsym>;
-}
-
-/// A function of the C library's own, looked up in that library: under every name by which a reference could lead there, ours
-/// comes first.
+/// A function of the C library's own.
 struct Own {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -83,14 +30,7 @@ impl Own {
         if !known.is_null() {
             return known;
         }
-        let (Some(dlopen), Some(dlsym)) = (ample_dlopen(), ample_dlsym()) else { return ptr::null_mut() };
-        // SAFETY: the name ends in a zero; nothing is loaded that is not there.
-        let library = unsafe { dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if library.is_null() {
-            return library;
-        }
-        // SAFETY: an open library, and a name that ends in a zero.
-        let address = unsafe { dlsym(library, self.name.as_ptr()) };
+        let address = opening::in_c_library(self.name);
         // Relaxed: as above.
         self.address.store(address, Ordering::Relaxed);
         address

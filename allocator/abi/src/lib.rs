@@ -8,6 +8,7 @@
 //! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
 //! | `libc_names` | malloc's family under the names that glibc's own has besides: `__libc_malloc`, … |
 //! | `own` | Ample's own functions (`include/ample.h`) |
+//! | `opening` | `dlopen`, so that every library that a program opens sees our malloc |
 //! | `foreign` | blocks that came from the C library's own malloc |
 #![cfg_attr(not(test), no_std)]
 
@@ -16,6 +17,7 @@ mod cxx;
 mod foreign;
 mod glibc;
 mod libc_names;
+mod opening;
 mod own;
 mod tbb;
 

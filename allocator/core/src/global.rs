@@ -147,6 +147,11 @@ pub fn prepare() {
     }
 }
 
+/// Whether libraries that are opened with `RTLD_DEEPBIND` are to see the C library's malloc.
+pub fn keeps_deepbind() -> bool {
+    PROCESS.options.is_on(Name::DeepBind)
+}
+
 /// The fast path of malloc up to 1 KiB: a block of at least `size` bytes, aligned to 16, or null: then [`malloc_far`] must
 /// be asked. They are apart so that a caller can make the next one its last act, and needs no stack frame.
 #[inline(always)]

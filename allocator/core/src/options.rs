@@ -68,6 +68,8 @@ options! {
     ConfirmConf = "AMPLE_CONFIRM_CONF", switch(0), "1: prints every option and its value when the library is loaded.";
     Cache = "AMPLE_CACHE", switch(1), "0: no magazines; every call goes to the spans, for comparison.";
     IsolateLines = "AMPLE_ISOLATE_LINES", switch(0), "1: every block has its cache lines to itself.";
+    DeepBind = "AMPLE_DEEPBIND", switch(0),
+        "1: libraries that a program opens with RTLD_DEEPBIND keep to that and see the C library's malloc; 0: they see Ample's like all others.";
     BackgroundThread = "AMPLE_BACKGROUND_THREAD", number(1, 0..=2),
         "0: memory comes back only while the program is active; 1: a helper thread sees to it in programs that have several \
          threads; 2: in every program.";

@@ -1,4 +1,4 @@
-/* A library for a program that opens it so that it sees the C library's malloc first. */
+/* A library for a program that opens it so that it sees the C library's functions first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +16,15 @@ unsigned borrow(unsigned char *block, size_t size) {
         sum += block[i];
     memset(block, 6, size);
     return sum;
+}
+
+/* Frees what the C library took from malloc. */
+size_t copy_and_free(const char *text) {
+    char *copy = strdup(text), *bounded = strndup(text, 3);
+    size_t length = copy == NULL || bounded == NULL ? 0 : strlen(copy) + strlen(bounded);
+    free(bounded);
+    free(copy);
+    return length;
 }
 
 void *malloc_it_sees(void) {

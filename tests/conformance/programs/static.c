@@ -40,6 +40,13 @@ CASE(the_library_serves_it) {
     free(line);
 }
 
+/* Our dlopen finds the C library's, which opens it, or says why it cannot. */
+CASE(libraries_can_be_opened) {
+    CHECK(dlopen("libm.so.6", RTLD_NOW) != NULL || dlerror() != NULL, "there is no dlopen");
+    CHECK(dlopen("./no_such_library.so", RTLD_NOW | RTLD_DEEPBIND) == NULL && strstr(dlerror(), "no_such_library") != NULL,
+          "what is not there is opened, or not named");
+}
+
 CASE(threads_and_forks_work) {
     pthread_t threads[4];
     for (unsigned i = 0; i < 4; i++)

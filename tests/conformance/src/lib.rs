@@ -271,6 +271,31 @@ fn emulator() -> Vec<String> {
     words.split_whitespace().map(String::from).collect()
 }
 
+/// What a program that is installed on this machine prints under the allocator; `None` where it is not, or where nothing can be preloaded into it,
+/// which a line on standard error says.
+///
+/// # Panics
+/// If it fails.
+pub fn installed(program: &str, arguments: &[&str], scratch: &str) -> Option<String> {
+    let allocator = allocator_under_test(Path::new(scratch));
+    let reason = if !emulator().is_empty() {
+        "it is a program for this machine's processor"
+    } else if !allocator.preloadable {
+        "nothing is preloaded"
+    } else if Command::new(program).arg("--version").output().is_err() {
+        "it is not installed"
+    } else {
+        let mut command = Command::new("timeout");
+        command.arg("--signal=KILL").arg(TIME_LIMIT_S.to_string()).arg("env");
+        command.arg(setting("LD_PRELOAD", &allocator.file)).arg(program).args(arguments);
+        let output = command.output().expect("coreutils' timeout starts");
+        assert!(output.status.success(), "{program}: {}\n{}", end_of(&output), text_of(&output));
+        return Some(String::from_utf8_lossy(&output.stdout).into_owned());
+    };
+    let _ = writeln!(std::io::stderr(), "skipped: {program}: {reason}");
+    None
+}
+
 fn compiler(variable: &str, default: &str) -> Command {
     Command::new(std::env::var_os(variable).unwrap_or_else(|| default.into()))
 }

@@ -16,6 +16,7 @@ cases!(
         strict_overcommit,
         a_control_group_of_64_mib,
         in_64_mib,
+        a_library_bound_to_itself_first,
         a_library_that_sees_another_malloc,
         a_storm_of_forks,
     ]
@@ -25,12 +26,41 @@ cases!(
     static_program,
     "static.c",
     Static,
-    [the_library_serves_it, threads_and_forks_work, a_setuid_program_ignores_the_environment]
+    [
+        the_library_serves_it,
+        threads_and_forks_work,
+        a_setuid_program_ignores_the_environment,
+        libraries_can_be_opened
+    ]
 );
 
 cases!(
     static_pie,
     "static.c",
     StaticPie,
-    [the_library_serves_it, threads_and_forks_work, a_setuid_program_ignores_the_environment]
+    [
+        the_library_serves_it,
+        threads_and_forks_work,
+        a_setuid_program_ignores_the_environment,
+        libraries_can_be_opened
+    ]
 );
+
+/// It opens them bound to themselves first, and they free what the C library allocates for them.
+#[test]
+fn php_runs_with_its_extensions() {
+    const PROGRAM: &str = r##"
+        $maps = file_get_contents("/proc/self/maps");
+        preg_match_all("#/php/[0-9]+/[a-z_]+[.]so#", $maps, $extensions);
+        for ($i = 0; $i < 1000; $i++) { $texts["key $i"] = str_repeat(md5("$i"), $i); }
+        ksort($texts);
+        echo count(array_unique($extensions[0])), " ", str_contains($maps, "libample.so") ? "served" : "alone", " ", strlen(implode($texts));
+    "##;
+    let Some(told) = ample_conformance::installed("php", &["-r", PROGRAM], env!("CARGO_TARGET_TMPDIR"))
+    else {
+        return;
+    };
+    let words = told.split(' ').collect::<Vec<_>>();
+    assert_eq!(words[1..], ["served", "15984000"], "{told}");
+    assert_ne!(words[0], "0", "PHP is there without any extension that it opens (apt-get install php-cli)");
+}
