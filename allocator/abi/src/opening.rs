@@ -1,6 +1,6 @@
 //! Libraries that a program opens bound to themselves and what they need first (`RTLD_DEEPBIND`), as PHP opens its extensions. Such a library would
-//! see the C library's free and hand it blocks that the C library took from our malloc (`strdup`), which ends the process under every
-//! preloaded allocator. So `dlopen` is ours, and leaves that flag out.
+//! see the C library's free and hand it blocks that the C library took from our malloc (`strdup`), which ends the process. So `dlopen` is
+//! ours, and leaves that flag out.
 //!
 //! Everything else is the C library's `dlopen`: it is entered by a jump with the caller's return address, because it looks for libraries where the
 //! caller's file says.
@@ -11,51 +11,39 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-// Weak: a static program has no `dlsym`, unless it calls it; but it has the C library's `dlopen` under the name `___dlopen` (glibc 2.34), which nobody else sees.
+/// Makes `getter`, a function that gives the address of the C library's `name`, or null where that is not linked.
+macro_rules! weak_address {
+    ($getter:literal, $name:literal) => {
+        global_asm!(
+            concat!(".weak ", $name),
+            concat!(".pushsection .text.", $getter, ",\"ax\",@progbits"),
+            concat!(".hidden ", $getter),
+            concat!(".globl ", $getter),
+            concat!(".type ", $getter, ",@function"),
+            concat!($getter, ":"),
+            load_address!($name),
+            "ret",
+            ".popsection",
+        );
+    };
+}
 #[cfg(target_arch = "x86_64")]
-global_asm!(
-    ".weak dlsym",
-    ".pushsection .text.ample_dlsym,\"ax\",@progbits",
-    ".hidden ample_dlsym",
-    ".globl ample_dlsym",
-    ".type ample_dlsym,@function",
-    "ample_dlsym:",
-    "mov rax, qword ptr [rip + dlsym@GOTPCREL]",
-    "ret",
-    ".popsection",
-    ".weak ___dlopen",
-    ".pushsection .text.ample_static_dlopen,\"ax\",@progbits",
-    ".hidden ample_static_dlopen",
-    ".globl ample_static_dlopen",
-    ".type ample_static_dlopen,@function",
-    "ample_static_dlopen:",
-    "mov rax, qword ptr [rip + ___dlopen@GOTPCREL]",
-    "ret",
-    ".popsection",
-);
+macro_rules! load_address {
+    ($name:literal) => {
+        concat!("mov rax, qword ptr [rip + ", $name, "@GOTPCREL]")
+    };
+}
 #[cfg(target_arch = "aarch64")]
-global_asm!(
-    ".weak dlsym",
-    ".pushsection .text.ample_dlsym,\"ax\",@progbits",
-    ".hidden ample_dlsym",
-    ".globl ample_dlsym",
-    ".type ample_dlsym,@function",
-    "ample_dlsym:",
-    "adrp x0, :got:dlsym",
-    "ldr x0, [x0, :got_lo12:dlsym]",
-    "ret",
-    ".popsection",
-    ".weak ___dlopen",
-    ".pushsection .text.ample_static_dlopen,\"ax\",@progbits",
-    ".hidden ample_static_dlopen",
-    ".globl ample_static_dlopen",
-    ".type ample_static_dlopen,@function",
-    "ample_static_dlopen:",
-    "adrp x0, :got:___dlopen",
-    "ldr x0, [x0, :got_lo12:___dlopen]",
-    "ret",
-    ".popsection",
-);
+macro_rules! load_address {
+    ($name:literal) => {
+        concat!("adrp x0, :got:", $name, "\nldr x0, [x0, :got_lo12:", $name, "]")
+    };
+}
+
+// A static program has no `dlsym`, unless it calls it; but it has the C library's `dlopen` under the name `___dlopen` (glibc 2.34), which nobody
+// else sees.
+weak_address!("ample_dlsym", "dlsym");
+weak_address!("ample_static_dlopen", "___dlopen");
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -75,13 +63,13 @@ fn address() -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    let of_static = ample_static_dlopen();
-    let address = match ample_dlsym() {
-        _ if !of_static.is_null() => of_static,
+    let mut address = ample_static_dlopen();
+    if address.is_null()
+        && let Some(dlsym) = ample_dlsym()
+    {
         // SAFETY: a name that ends in a zero; what comes after this library is asked.
-        Some(dlsym) => unsafe { dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) },
-        None => ptr::null_mut(),
-    };
+        address = unsafe { dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
+    }
     // Relaxed: as above.
     DLOPEN.store(address, Ordering::Relaxed);
     address
