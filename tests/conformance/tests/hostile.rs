@@ -51,7 +51,7 @@ cases!(
 fn php_runs_with_its_extensions() {
     const PROGRAM: &str = r##"
         $maps = file_get_contents("/proc/self/maps");
-        preg_match_all("#/php/[0-9]+/[a-z_]+[.]so#", $maps, $extensions);
+        preg_match_all("#/php/.*[.]so$#m", $maps, $extensions);
         for ($i = 0; $i < 1000; $i++) { $texts["key $i"] = str_repeat(md5("$i"), $i); }
         ksort($texts);
         echo count(array_unique($extensions[0])), " ", str_contains($maps, "libample.so") ? "served" : "alone", " ", strlen(implode($texts));

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use super::{keeping_errno, mmap, unmap};
+use super::{READ_WRITE, keeping_errno, mmap, unmap};
 use crate::sync::{AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
@@ -43,7 +43,7 @@ unsafe fn moved(from: usize, to: usize, len: usize) -> bool {
 /// Whether memory from which pages were moved is still like any other, tried on a mapping of its own. (QEMU 7.2 takes it for unmapped when it emulates
 /// another processor: it says that it gives such memory back, and does not.)
 fn is_right() -> bool {
-    let Some(start) = mmap(0, 2 * HALF, libc::PROT_READ | libc::PROT_WRITE, 0) else { return false };
+    let Some(start) = mmap(0, 2 * HALF, READ_WRITE, 0) else { return false };
     start.expose_provenance();
     let from = start.addr().get();
     let to = from + HALF;
