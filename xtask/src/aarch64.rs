@@ -4,11 +4,11 @@
 //! stores in order. Loom shows those.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
+use crate::conformance::{self, LeftOut};
 use crate::{cargo, paths};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -22,7 +22,7 @@ const INSTALL: &str = "apt-get install qemu-user gcc-aarch64-linux-gnu g++-aarch
                        rustup target add aarch64-unknown-linux-gnu";
 
 /// Cases of the conformance programs that an emulated process cannot pass, whoever its allocator is, and why.
-const NOT_EMULATED: &[(&str, &[&str])] = &[
+const NOT_EMULATED: LeftOut = &[
     (
         "the resident memory of the process is the emulator's too, and it knows no limit of addresses",
         &[
@@ -120,7 +120,7 @@ pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", EMULATOR.join(" "));
         command
     };
-    if !passes(&mut cargo(&["build", "--release", "-p", "ample-abi", "--target", TARGET]))? {
+    if !conformance::passes(&mut cargo(&["build", "--release", "-p", "ample-abi", "--target", TARGET]))? {
         return Ok(ExitCode::FAILURE);
     }
     let library = target.join(TARGET).join("release/libample.so");
@@ -128,42 +128,26 @@ pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
         return paths::record(&library);
     }
     paths::check(&library)?;
-    if !passes(&mut cargo(&["test", "-p", "ample-core", "-p", "ample-alloc", "--target", TARGET]))? {
+    if !conformance::passes(&mut cargo(&[
+        "test",
+        "-p",
+        "ample-core",
+        "-p",
+        "ample-alloc",
+        "--target",
+        TARGET,
+    ]))? {
         return Ok(ExitCode::FAILURE);
     }
-    let mut conformance = cargo(&["test", "-p", "ample-conformance", "--no-fail-fast"]);
-    under_emulator(&mut conformance, &library);
-    Ok(if passes(&mut conformance)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Has a run of the conformance tests judge `library`, for the other architecture, and leave out what cannot be emulated.
-fn under_emulator(conformance: &mut Command, library: &Path) {
-    conformance.envs(COMPILERS).env("AMPLE_CONFORMANCE_LIB", library);
-    conformance.env("AMPLE_CONFORMANCE_EMULATOR", EMULATOR.join(" ")).args(["--", "--exact"]);
-    for (reason, cases) in NOT_EMULATED {
-        eprintln!("skipped, since {reason}: {}", cases.join(", "));
-        conformance.args(cases.iter().flat_map(|case| ["--skip", case]));
-    }
-}
-
-fn passes(command: &mut Command) -> Result<bool> {
-    Ok(command.status().context("cannot run cargo")?.success())
+    let mut tests = cargo(&conformance::TEST);
+    tests.envs(COMPILERS).env("AMPLE_CONFORMANCE_EMULATOR", EMULATOR.join(" "));
+    conformance::judge(&mut tests, &library, NOT_EMULATED)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn what_is_left_out_exists() {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/programs");
-        for case in NOT_EMULATED.iter().flat_map(|(_, cases)| *cases) {
-            let (program, case) = case.split_once("::").expect("program::case");
-            // One program, linked in two ways.
-            let program = if program.starts_with("static_") { "static" } else { program };
-            let source = ["c", "cc"].map(|ending| programs.join(program).with_extension(ending));
-            let text = source.iter().find_map(|file| std::fs::read_to_string(file).ok()).expect(program);
-            assert!(text.contains(&format!("CASE({case})")), "{program} has no case {case}");
-        }
+        super::conformance::assert_exist(super::NOT_EMULATED);
     }
 }

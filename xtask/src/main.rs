@@ -7,6 +7,7 @@
 //! - `xtask atomics [LIB…]` counts the atomic operations and the locks that workloads of several threads take.
 //! - `xtask paths` shows what the fast paths of malloc and free are made of; a test holds them against a golden file.
 //! - `xtask aarch64` runs the allocator as code for that architecture, on an emulator, and holds its fast paths against another.
+//! - `xtask musl` builds the allocator for systems with musl (Alpine), and tests it there.
 //! - `xtask options` prints the allocator's options as a document; a test holds docs/options.md against it.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
@@ -19,8 +20,10 @@ mod atomics;
 mod callgrind;
 mod cargo;
 mod checks;
+mod conformance;
 mod instructions;
 mod limits;
+mod musl;
 mod options;
 mod paths;
 mod peers;
@@ -39,6 +42,7 @@ usage: cargo ample ARGS…                  build allocator, workloads, limits a
        cargo xtask paths [--record]       what the fast paths of malloc and free are made of; write the golden file anew
        cargo xtask options [--record]     the allocator's options as a document; write docs/options.md anew
        cargo xtask aarch64 [--record]     the allocator for that architecture on an emulator; write its golden file anew
+       cargo xtask musl                   the allocator for systems with musl (Alpine)
        cargo xtask loom | miri | tsan     model-check, interpret, or run threads under ThreadSanitizer
        cargo xtask tidy                   check the house rules";
 
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Some("aarch64") => aarch64::run(rest),
         Some("atomics") => atomics::run(rest),
         Some("instructions") => instructions::run(rest),
+        Some("musl") => musl::run(rest),
         Some("options") => options::run(rest),
         Some("paths") => paths::run(rest),
         Some(name)

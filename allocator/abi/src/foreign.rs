@@ -6,7 +6,8 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::opening;
+#[cfg(target_env = "gnu")]
+use crate::opening::in_c_library;
 
 type Free = unsafe extern "C" fn(*mut c_void);
 type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
@@ -30,11 +31,24 @@ impl Own {
         if !known.is_null() {
             return known;
         }
-        let address = opening::in_c_library(self.name);
+        let address = in_c_library(self.name);
         // Relaxed: as above.
         self.address.store(address, Ordering::Relaxed);
         address
     }
+}
+
+/// The address of a function of the C library's own; null where there is none. (musl opens itself under any name that a C library has; a static program's
+/// `dlopen` finds nothing.)
+#[cfg(target_env = "musl")]
+fn in_c_library(name: &CStr) -> *mut c_void {
+    // SAFETY: the name ends in a zero; nothing is loaded that is not there.
+    let library = unsafe { libc::dlopen(c"libc.so".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if library.is_null() {
+        return library;
+    }
+    // SAFETY: an open library, and a name that ends in a zero.
+    unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
 static FREE: Own = Own::new(c"free");

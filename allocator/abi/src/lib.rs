@@ -6,9 +6,9 @@
 //! | `cxx` | C++'s operators new and delete |
 //! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
 //! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
-//! | `libc_names` | malloc's family under the names that glibc's own has besides: `__libc_malloc`, … |
+//! | `libc_names` | glibc: malloc's family under the names that its own has besides: `__libc_malloc`, … |
 //! | `own` | Ample's own functions (`include/ample.h`) |
-//! | `opening` | `dlopen`, so that every library that a program opens sees our malloc |
+//! | `opening` | glibc: `dlopen`, so that every library that a program opens sees our malloc |
 //! | `foreign` | blocks that came from the C library's own malloc |
 #![cfg_attr(not(test), no_std)]
 
@@ -16,7 +16,9 @@ mod c;
 mod cxx;
 mod foreign;
 mod glibc;
+#[cfg(target_env = "gnu")]
 mod libc_names;
+#[cfg(target_env = "gnu")]
 mod opening;
 mod own;
 mod tbb;

@@ -22,6 +22,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#include "glibc_names.h"
+#endif
+
 #ifndef PROVE_SERVED
 #define PROVE_SERVED 1
 #endif

@@ -2,7 +2,7 @@
 //!
 //! A program holds named cases; [`cases!`] makes one `#[test]` of each, and one more test that fails when
 //! the program has a case that is not listed. Programs are compiled by the system's compilers (`CC`, `CXX`;
-//! by default `cc`, `c++`) when a test first needs them.
+//! by default `cc`, `c++`; `CFLAGS` are theirs too) when a test first needs them.
 //!
 //! A case that this machine does not allow exits with 77 and says why: the test then writes `skipped: …` to standard error, past
 //! what the test harness captures, and passes.
@@ -102,8 +102,7 @@ impl Suite {
         if self.is_static() && !allocator.file.with_extension("a").exists() {
             return self.skipped(case, &format!("{} has no archive beside it", allocator.file.display()));
         }
-        let preload = allocator.preloadable && self.loading == Loading::Preloaded;
-        let output = self.output(case, &allocator.file, preload);
+        let output = self.run_as_loaded(case);
         if output.status.code() == Some(SKIPPED) {
             return self.skipped(case, String::from_utf8_lossy(&output.stdout).trim());
         }
@@ -140,21 +139,27 @@ impl Suite {
     /// # Panics
     /// If they differ.
     pub fn expect_cases(&self, expected: &[&str]) {
-        let mut command = match emulator().as_slice() {
-            [] => Command::new(self.program()),
-            [emulator, options @ ..] => {
-                let mut command = Command::new(emulator);
-                command.args(options).arg(self.program());
-                command
-            }
-        };
-        let output = succeed(command.arg("--list"));
+        let output = self.run_as_loaded("--list");
+        assert!(
+            output.status.success(),
+            "{}: --list: {}\n{}",
+            self.source,
+            end_of(&output),
+            text_of(&output)
+        );
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut listed: Vec<&str> = listed.lines().collect();
         let mut expected = expected.to_vec();
         listed.sort_unstable();
         expected.sort_unstable();
         assert_eq!(listed, expected, "cases of {} (left) and its tests (right)", self.source);
+    }
+
+    /// What the program does when it is given this argument, and meets the allocator under test.
+    fn run_as_loaded(&self, argument: &str) -> Output {
+        let allocator = allocator_under_test(Path::new(self.scratch));
+        let preload = allocator.preloadable && self.loading == Loading::Preloaded;
+        self.output(argument, &allocator.file, preload)
     }
 
     fn output(&self, case: &str, library: &Path, preload: bool) -> Output {
@@ -208,7 +213,7 @@ impl Suite {
         // Another test process may be running the same program: replace it in one step.
         let unfinished = result.with_extension(format!("{}.unfinished", std::process::id()));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
-        command.arg("-o").arg(&unfinished).arg(source);
+        command.args(words_of("CFLAGS")).arg("-o").arg(&unfinished).arg(source);
         if options.iter().any(|option| option.starts_with("-static")) {
             let archive = allocator_under_test(Path::new(self.scratch)).file.with_extension("a");
             command.arg(archive);
@@ -267,8 +272,11 @@ fn build_ample(scratch: &Path) -> PathBuf {
 
 /// The emulator's command, in words; none where the programs are this machine's own.
 fn emulator() -> Vec<String> {
-    let words = std::env::var("AMPLE_CONFORMANCE_EMULATOR").unwrap_or_default();
-    words.split_whitespace().map(String::from).collect()
+    words_of("AMPLE_CONFORMANCE_EMULATOR")
+}
+
+fn words_of(variable: &str) -> Vec<String> {
+    std::env::var(variable).unwrap_or_default().split_whitespace().map(String::from).collect()
 }
 
 /// What a program that is installed on this machine prints under the allocator; `None` where it is not, or where nothing can be preloaded into it,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ample_protocol::Outcome;
 
 use crate::allocators::{Allocator, BASELINE};
-use crate::programs::{NotFound, architecture, examine};
+use crate::programs::{NotFound, examine, system_of};
 use crate::record::Noise;
 use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 use crate::trial::{Subject, TrialExecutor};
@@ -94,7 +94,7 @@ impl<'a> AppsExecutor<'a> {
         remarks: &mut Vec<String>,
     ) -> Looked {
         let baseline = baseline.map(|baseline| baseline.library.as_path());
-        let prospect = match examine(&place.subject.words()[0], baseline.and_then(architecture)) {
+        let prospect = match examine(&place.subject.words()[0], baseline.and_then(system_of)) {
             Ok(prospect) => prospect,
             Err(NotFound::Missing(reason) | NotFound::NotExecutable(reason)) => {
                 return Looked::Refused(Outcome::Failed { reason });

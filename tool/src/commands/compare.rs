@@ -12,7 +12,7 @@ use super::print;
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::UsageError;
-use crate::programs::{NotFound, Prospect, architecture, examine};
+use crate::programs::{NotFound, Prospect, examine, system_of};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
 use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping};
@@ -23,7 +23,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     let subject = subject(arguments)?;
     let finder = Finder::new()?;
     let glibc = allocators::one(&finder, BASELINE)?;
-    let prospect = examine(&subject.words()[0], architecture(&glibc.library)).map_err(|error| {
+    let prospect = examine(&subject.words()[0], system_of(&glibc.library)).map_err(|error| {
         let (NotFound::Missing(reason) | NotFound::NotExecutable(reason)) = error;
         UsageError(reason)
     })?;
@@ -172,7 +172,7 @@ fn notes(prospect: &Prospect, look: &FirstLook, glibc: &Allocator) -> Vec<String
             own.join(", ")
         ));
     }
-    let library = architecture(&glibc.library);
+    let library = system_of(&glibc.library);
     for program in look.programs.iter().filter(|program| **program != prospect.program) {
         if let Ok(Prospect { obstacle: Some(reason), .. }) = examine(program.as_os_str(), library) {
             notes.push(format!("{} among its processes {reason}.", name(program)));

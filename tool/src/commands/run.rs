@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
 use crate::error::UsageError;
-use crate::programs::{NotFound, Prospect, Record, Served, Watcher, architecture, examine, put_on};
+use crate::programs::{NotFound, Prospect, Record, Served, Watcher, examine, put_on, system_of};
 use crate::run::{Interrupt, wait_for};
 use crate::trial::Tree;
 
@@ -28,7 +28,7 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
         Err(error) => return Ok(failed(FAILED, &format!("{error:#}"))),
     };
     let program = arguments.command[0].as_os_str();
-    let prospect = match examine(program, architecture(&allocator.library)) {
+    let prospect = match examine(program, system_of(&allocator.library)) {
         Ok(prospect) => prospect,
         Err(error) if arguments.check => {
             let (NotFound::Missing(reason) | NotFound::NotExecutable(reason)) = error;
@@ -126,7 +126,7 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
 
 /// A program among the processes that no preloaded library serves, and that leaves no record of it.
 fn without_record(tree: &Tree, allocator: &Allocator) -> Option<String> {
-    let library = architecture(&allocator.library);
+    let library = system_of(&allocator.library);
     tree.programs().iter().find_map(|program| {
         let reason = examine(program.as_os_str(), library).ok()?.obstacle?;
         Some(format!("{} {reason}", shown(program.as_os_str())))
@@ -148,6 +148,9 @@ fn verdict(served: &Served, allocator: &Allocator, prospect: &Prospect) -> Resul
             if others == 0 { String::new() } else { format!(", and {others} more are not on it either") };
         let but = if served.count == 0 { String::new() } else { format!("; {who}") };
         return Err(format!("malloc of {program} is served by {}{more}{but}", library.display()));
+    }
+    if !served.seen && system_of(&allocator.library).is_some_and(|system| system.musl) {
+        return Err("musl's dynamic linker keeps no record of who serves malloc; without --check, it is said after a second if the library is not there".into());
     }
     if !served.seen {
         return Err("it left no record: it has no dynamic linker, or other rights than yours".into());

@@ -86,9 +86,21 @@ impl Facts {
     }
 }
 
-/// The processor that a library is for; none where it cannot be read.
-pub fn architecture(library: &Path) -> Option<Architecture> {
-    Some(object::File::parse(&*fs::read(library).ok()?).ok()?.architecture())
+/// What a library is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct System {
+    /// The processor.
+    pub architecture: Architecture,
+    /// Whether the C library is musl; else it is glibc, or none is asked for.
+    pub musl: bool,
+}
+
+/// The system that a library is for; none where it cannot be read.
+pub fn system_of(library: &Path) -> Option<System> {
+    let Facts { architecture, needed, .. } = Facts::read(&fs::read(library).ok()?)?;
+    // Alpine's name for it holds the processor's: libc.musl-x86_64.so.1.
+    let musl = needed.iter().any(|name| name == "libc.so" || name.starts_with("libc.musl-"));
+    Some(System { architecture: architecture?, musl })
 }
 
 fn names<'a, S: object::ObjectSymbol<'a>>(symbols: impl Iterator<Item = S>) -> BTreeSet<&'a str> {
@@ -126,12 +138,15 @@ mod tests {
         assert!(shell.needed.iter().any(|name| name == "libc.so.6"));
         assert!(!shell.own_malloc && !shell.go && !shell.python);
         assert_eq!((shell.bundled, shell.foreign_call), (None, None));
-        assert_eq!(shell.architecture, architecture(Path::new("/bin/sh")));
+        assert_eq!(
+            system_of(Path::new("/bin/sh")),
+            Some(System { architecture: shell.architecture.expect("known"), musl: false })
+        );
     }
 
     #[test]
     fn what_is_no_elf_file_has_no_facts() {
         assert_eq!(Facts::read(b"#!/bin/sh\n"), None);
-        assert_eq!(architecture(Path::new("/nonexistent")), None);
+        assert_eq!(system_of(Path::new("/nonexistent")), None);
     }
 }

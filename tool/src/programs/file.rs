@@ -7,9 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use object::Architecture;
-
-use super::elf::Facts;
+use super::elf::{Facts, System};
 
 /// Scripts whose interpreters are scripts themselves are followed so far, as the kernel does.
 const DEPTH: usize = 4;
@@ -38,10 +36,10 @@ pub struct Prospect {
     pub remarks: Vec<String>,
 }
 
-/// Looks at the program that this command starts, for a library of this architecture.
+/// Looks at the program that this command starts, for a library of this system.
 ///
 /// Fails where there is no such program.
-pub fn examine(command: &OsStr, library: Option<Architecture>) -> Result<Prospect, NotFound> {
+pub fn examine(command: &OsStr, library: Option<System>) -> Result<Prospect, NotFound> {
     let (mut program, mut remarks) = (find(command)?, Vec::new());
     for _ in 0..DEPTH {
         let Some(interpreter) = interpreter(&program) else { break };
@@ -93,17 +91,23 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     name.and_then(|name| find(OsStr::new(name)).ok()).or(Some(program))
 }
 
-fn obstacle(program: &Path, facts: &Facts, library: Option<Architecture>) -> Option<String> {
-    if let (Some(own), Some(other)) = (facts.architecture, library)
+fn obstacle(program: &Path, facts: &Facts, library: Option<System>) -> Option<String> {
+    if let (Some(own), Some(System { architecture: other, .. })) = (facts.architecture, library)
         && own != other
     {
         return Some(format!("is for another architecture ({own:?}) than the library ({other:?})"));
     }
+    let for_musl = library.is_some_and(|library| library.musl);
     match &facts.interpreter {
         None if facts.go => return Some("is a static Go program: Go's own heap serves it".into()),
         None => return Some("is statically linked: it has its malloc inside".into()),
-        Some(linker) if linker.contains("ld-musl") => {
-            return Some(format!("runs on musl ({linker}), and the library on glibc"));
+        Some(linker) if linker.contains("ld-musl") && !for_musl => {
+            return Some(format!(
+                "runs on musl ({linker}), and the library on glibc; Ample has one for musl (README.md), to be named by --allocator musl=PATH"
+            ));
+        }
+        Some(linker) if !linker.contains("ld-musl") && for_musl => {
+            return Some(format!("runs on glibc ({linker}), and the library on musl"));
         }
         Some(_) => {}
     }
@@ -164,7 +168,7 @@ fn heap_of_its_own(program: &Path, facts: &Facts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::architecture;
+    use crate::programs::system_of;
     use std::process::Command;
 
     fn compiled(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
@@ -176,7 +180,7 @@ mod tests {
     }
 
     fn look(path: &Path) -> Prospect {
-        examine(path.as_os_str(), architecture(Path::new("/bin/sh"))).expect("found")
+        examine(path.as_os_str(), system_of(Path::new("/bin/sh"))).expect("found")
     }
 
     const PLAIN: &str = "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }";
@@ -188,6 +192,23 @@ mod tests {
         assert_eq!((plain.obstacle, plain.in_part, plain.remarks), (None, None, Vec::new()));
         let fixed = look(&compiled(folder.path(), "static", PLAIN, &["-static"]));
         assert_eq!(fixed.obstacle.as_deref(), Some("is statically linked: it has its malloc inside"));
+    }
+
+    #[test]
+    fn a_program_needs_a_library_for_its_own_c_library() {
+        let here = system_of(Path::new("/bin/sh")).expect("an ELF file");
+        let told = |linker: &str, musl| {
+            let facts = Facts { interpreter: Some(linker.into()), ..Facts::default() };
+            obstacle(Path::new("/bin/sh"), &facts, Some(System { musl, ..here })).unwrap_or_default()
+        };
+        const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
+        const GLIBC: &str = "/lib64/ld-linux-x86-64.so.2";
+        assert!(
+            told(MUSL, false)
+                .starts_with("runs on musl (/lib/ld-musl-x86_64.so.1), and the library on glibc")
+        );
+        assert_eq!(told(GLIBC, true), "runs on glibc (/lib64/ld-linux-x86-64.so.2), and the library on musl");
+        assert_eq!((told(MUSL, true), told(GLIBC, false)), (String::new(), String::new()));
     }
 
     #[test]

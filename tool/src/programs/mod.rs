@@ -10,7 +10,7 @@ mod start;
 mod watch;
 
 pub use bindings::{Record, Served};
-pub use elf::architecture;
+pub use elf::system_of;
 pub use file::{NotFound, Prospect, examine};
 pub use start::{put_as_is, put_on};
 pub use watch::Watcher;

@@ -55,9 +55,9 @@ pub fn pin_to(cpu: usize) -> Result<(), Failure> {
 
 /// Bytes of a cache line of the first level; 64 where the system does not say.
 pub fn cache_line_bytes() -> usize {
-    // SAFETY: sysconf takes any name.
-    let line = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE) };
-    usize::try_from(line).ok().filter(|line| line.is_power_of_two()).unwrap_or(64)
+    let told = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");
+    let line = told.ok().and_then(|text| text.trim().parse().ok());
+    line.filter(|line: &usize| line.is_power_of_two()).unwrap_or(64)
 }
 
 /// Why this many threads, each bound to a core of its own, tell nothing on this many cores.
