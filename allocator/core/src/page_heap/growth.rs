@@ -1,7 +1,8 @@
 //! What happens before the heap becomes larger than it ever was: memory is measured, and paid for, by its peak. Threads are told, lest the heap
 //! grow by what they keep for later; and dirty runs, which were too short for what is asked for now, go back to the system, the oldest first. That
 //! costs page faults when their addresses are used again: so it is no more than an eighth of the peak, which cost as many page faults
-//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet. What was spent of that comes back
+//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet. For a block that is a quarter of the heap
+//! itself, as of a program that works on one image after the other, it is up to half of the peak: what such blocks leave is most of what there is. What was spent of that comes back
 //! with time, an eighth of what is handed out for small blocks: where those and large ones come and go for long, the peak would creep up. (Not of
 //! what is handed out for large blocks: a program of these alone would pay at every other one. And never more than was spent: nothing is saved up.)
 
@@ -12,6 +13,9 @@ use crate::units::UNIT;
 /// Which part of the peak may be purged for its sake, and how many units at most: 8 MiB.
 const SHARE: usize = 8;
 const PURGED_MAX: usize = (8 << 20) / UNIT;
+/// From which part of the heap on a block counts as a large part of it, and which part of the peak may be purged for it.
+const LARGE_SHARE: usize = 4;
+const SHARE_FOR_LARGE: usize = 2;
 /// Units handed out for small blocks for which one more may be purged.
 const HANDED_PER_PURGED: usize = 8;
 /// By which part the peak grows until threads are told again, and by how many units in any case: 256 KiB.
@@ -56,7 +60,9 @@ impl PageHeap {
             return;
         }
         let Growth { peak, spent, .. } = self.growth;
-        let allowed = (after / SHARE).min(PURGED_MAX).saturating_sub(spent.div_ceil(HANDED_PER_PURGED));
+        let is_large = units >= after / LARGE_SHARE;
+        let most = if is_large { after / SHARE_FOR_LARGE } else { (after / SHARE).min(PURGED_MAX) };
+        let allowed = most.saturating_sub(spent.div_ceil(HANDED_PER_PURGED));
         self.growth.spent += HANDED_PER_PURGED * self.purge_units(ground, (after - peak).min(allowed));
     }
 

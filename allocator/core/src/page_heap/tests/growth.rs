@@ -12,22 +12,39 @@ impl World {
 #[test]
 fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
     let world = World::new();
-    let (short, wall) = (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
+    let [other, short, wall] = [239, 64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
     world.free(short);
     assert_eq!(world.heap().dirty_bytes(), 64 * UNIT);
-    // 65 units are the peak, 65 + 95 would be the next; 20 are an eighth of that.
-    let longer = world.allocate(95, UNIT).expect("memory");
-    assert_eq!(world.heap().dirty_bytes(), 44 * UNIT);
+    // 304 units are the peak, 304 + 96 would be the next; 50 are an eighth of that.
+    let longer = world.allocate(96, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 14 * UNIT);
     // Its own place again: no more than there was.
     world.free(longer);
-    let longer = world.allocate(95, UNIT).expect("memory");
-    assert_eq!(world.heap().dirty_bytes(), 44 * UNIT);
-    // 140 units are the peak, 210 would be the next; 6 of 26 are left.
-    let more = world.allocate(70, UNIT).expect("memory");
-    assert_eq!(world.heap().dirty_bytes(), 38 * UNIT);
-    for run in [wall, longer, more] {
+    let longer = world.allocate(96, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 14 * UNIT);
+    // 350 units are the peak, 424 would be the next; 3 of 53 are left.
+    let more = world.allocate(74, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 11 * UNIT);
+    for run in [other, wall, longer, more] {
         world.free(run);
     }
+}
+
+#[test]
+fn for_a_block_that_is_a_quarter_of_the_heap_it_is_up_to_half() {
+    let world = World::new();
+    let [short, wall] = [64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
+    world.free(short);
+    // 65 units are the peak, 65 + 95 would be the next.
+    let longer = world.allocate(95, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), 0);
+    // The first where the short one was.
+    let [again, end] = [64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
+    world.free(longer);
+    // 161 units are the peak, 281 would be the next; 76 of 140 are left.
+    let longest = world.allocate(120, UNIT).expect("memory");
+    assert_eq!(world.heap().dirty_bytes(), (95 - 76) * UNIT);
+    [wall, again, end, longest].into_iter().for_each(|run| world.free(run));
 }
 
 #[test]
@@ -40,18 +57,18 @@ fn what_was_spent_comes_back_with_small_blocks_and_is_not_saved_up() {
             }
         };
         hand_out(before);
-        let [short, wall] = [64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
+        let [other, short, wall] = [239, 64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
         world.free(short);
-        // As above: this spends all that may be, 20 units, and the next would leave 38.
-        let longer = world.allocate(95, UNIT).expect("memory");
+        // As above: this spends all that may be, 50 units, and the next would leave 11.
+        let longer = world.allocate(96, UNIT).expect("memory");
         hand_out(between);
-        let more = world.allocate(70, UNIT).expect("memory");
+        let more = world.allocate(74, UNIT).expect("memory");
         let dirty = world.heap().dirty_bytes() / UNIT;
-        [wall, longer, more].into_iter().for_each(|run| world.free(run));
+        [other, wall, longer, more].into_iter().for_each(|run| world.free(run));
         dirty
     };
-    assert_eq!(dirty_after(0, 0), 38);
-    assert_eq!(dirty_after(0, 80), 28);
+    assert_eq!(dirty_after(0, 0), 11);
+    assert_eq!(dirty_after(0, 80), 1);
     assert_eq!(dirty_after(320, 0), dirty_after(1, 0));
 }
 
