@@ -148,7 +148,15 @@ impl Allocator {
             heap.want_more(class, wanted, self.budget.magazines(self.shared.small()));
         }
         // SAFETY: the magazine is this heap's.
-        let count = source.fill(self.below(), unsafe { magazine.as_ref() }, wanted.into(), &heap.donor);
+        let empty = unsafe { magazine.as_ref() };
+        // Twice at most: a heap that was emptied stores nothing.
+        let count = loop {
+            let may_grow = || !self.stores_much(heap);
+            match source.fill(self.below(), empty, wanted.into(), &heap.donor, may_grow) {
+                Some(count) => break count,
+                None => self.empty_cold(heap),
+            }
+        };
         if count == 0 {
             heap.load(class, magazine, 0);
             return ptr::null_mut();

@@ -127,8 +127,15 @@ impl Arena {
     }
 
     /// Fills an empty magazine with up to `wanted` blocks of its class, the lowest address on top; how many it
-    /// got. 0: no memory.
-    pub(crate) fn fill(&self, below: Below, magazine: &Magazine, wanted: usize, donor: &Donor) -> usize {
+    /// got. 0: no memory. `None`: there is room only if the program becomes larger than it ever was, and it may not.
+    pub(crate) fn fill(
+        &self,
+        below: Below,
+        magazine: &Magazine,
+        wanted: usize,
+        donor: &Donor,
+        may_grow: impl FnOnce() -> bool,
+    ) -> Option<usize> {
         let class = magazine.class();
         let donating = donor.ready();
         let mut spans = self.lock_to_take();
@@ -142,18 +149,22 @@ impl Arena {
         if room == 0 && size_class::fills_lines(class) && !below.ground.shared.has_dirty() {
             let borrowed = below.lenders.borrow(self, class, magazine.slots(0..wanted));
             if borrowed > 0 {
-                return borrowed;
+                return Some(borrowed);
             }
         }
         if room == 0 {
+            let least = size_class::of(class).units.into();
+            if !may_grow() && !below.ground.shared.has_dirty() && below.pages.would_grow(&self.home, least) {
+                return None;
+            }
             match spans.acquire(below, self, class) {
                 Some(new) => room = new.room(),
-                None => return 0,
+                None => return Some(0),
             }
         }
         let count = room.min(wanted);
         spans.take(class, magazine.slots(0..count));
-        count
+        Some(count)
     }
 
     /// The spans, for a block to be handed out.

@@ -391,6 +391,12 @@ impl Heap {
         self.bins[class].full.push(magazine);
     }
 
+    /// Bytes of blocks in the private depot.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let magazines: u32 = self.bins.iter().map(|bin| bin.full.len()).sum();
+        self.depot_bytes.get() - magazines as usize * MAGAZINE_COUNTS
+    }
+
     /// Takes a magazine of `class` from the private depot.
     #[inline(always)]
     pub(crate) fn fetch(&self, class: Class) -> Option<NonNull<Magazine>> {

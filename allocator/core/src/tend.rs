@@ -6,11 +6,16 @@ use crate::heap::Heap;
 use crate::os;
 use crate::size_class::CLASSES;
 use crate::sync::Ordering;
+use crate::units::UNIT;
 
 /// Every so many looks spans are searched for holes; one in which no block came or went since the search before gives its own back.
 const LOOKS_PER_SEARCH: u32 = 4;
 /// Calls into the system for holes while an arena's lock is held, as a `Batch` counts them.
 const HOLES_AT_ONCE: usize = 16;
+
+/// Bytes of blocks in a heap's private depot that are much: one part in so many of the program's spans of small blocks, and more than so much.
+const STORED_PART: usize = 16;
+const STORED_MIN: usize = 64 << 10;
 
 /// What a look around found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +113,14 @@ impl Allocator {
         }
     }
 
+    /// Whether a heap's private depot holds so much that it goes first where the program would become larger than it ever was: what a thread freed last is often
+    /// of other sizes than what it asks for next.
+    pub(crate) fn stores_much(&self, heap: &Heap) -> bool {
+        heap.stored_bytes() > (self.shared.small() * UNIT / STORED_PART).max(STORED_MIN)
+    }
+
     /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.
-    fn empty_cold(&self, heap: &Heap) {
+    pub(crate) fn empty_cold(&self, heap: &Heap) {
         let Some(arena) = heap.arena() else { return };
         self.flush_linked(arena.inbox.take_all());
         for class in 1..=CLASSES {

@@ -66,6 +66,11 @@ impl PageHeap {
         self.growth.spent += HANDED_PER_PURGED * self.purge_units(ground, (after - peak).min(allowed));
     }
 
+    /// Whether a run of `units` would make the heap larger than it ever was.
+    pub(crate) fn would_grow(&self, units: usize) -> bool {
+        self.dirty.find(units).is_none() && self.own().resident + units > self.growth.peak
+    }
+
     /// Tells the threads if the page heap is larger now than it ever was.
     pub(super) fn note_growth(&mut self, ground: Ground) {
         let resident = self.own().resident;

@@ -98,6 +98,13 @@ impl PageHeaps {
         })
     }
 
+    /// As [`PageHeap::would_grow`], of the page heap that an arena takes its runs from.
+    pub(crate) fn would_grow(&self, home: &Home, units: usize) -> bool {
+        // Relaxed: a hint.
+        let index = usize::from(home.page_heap.load(Ordering::Relaxed)) % PAGE_HEAPS;
+        self.heaps[index].lock().would_grow(units)
+    }
+
     /// A run for a thread that has one large block at a time, from the page heap of few such threads: what it frees is there when it asks again, and
     /// lies where it lay, so that it touches the same pages; in one page heap for all, whoever is first takes the beginning of what another freed.
     /// `None`: there is no memory in that one.

@@ -45,6 +45,30 @@ fn large_blocks_from_a_set_threshold_on_go_back_at_once() {
 }
 
 #[test]
+fn what_a_thread_stores_serves_other_sizes_before_the_program_grows() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let of = |size: usize, count| -> Vec<_> {
+        (0..count).map(|_| Filled::new(allocator.allocate(heap, size), size, 7)).collect()
+    };
+    let runs = || {
+        let statistics = allocator.statistics();
+        statistics.active + statistics.retained
+    };
+    let free = |blocks: Vec<Filled>| blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    free(of(512, 40));
+    // What it asks for again and again it stores.
+    (0..4).for_each(|_| free(of(4096, 200)));
+    assert!(heap.stored_bytes() > 100 * 4096, "{} bytes", heap.stored_bytes());
+    let before = runs();
+    let others = of(512, 1000);
+    assert_eq!((heap.stored_bytes(), runs()), (0, before));
+    free(others);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
+
+#[test]
 fn before_the_program_grows_its_threads_give_back_what_they_keep() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
