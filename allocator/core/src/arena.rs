@@ -154,7 +154,7 @@ impl Arena {
         }
         if room == 0 {
             let least = size_class::of(class).units.into();
-            if !may_grow() && !below.ground.shared.has_dirty() && below.pages.would_grow(&self.home, least) {
+            if !below.ground.shared.has_dirty() && below.pages.would_grow(&self.home, least) && !may_grow() {
                 return None;
             }
             match spans.acquire(below, self, class) {

@@ -13,7 +13,7 @@ const LOOKS_PER_SEARCH: u32 = 4;
 /// Calls into the system for holes while an arena's lock is held, as a `Batch` counts them.
 const HOLES_AT_ONCE: usize = 16;
 
-/// Bytes of blocks in a heap's private depot that are much: one part in so many of the program's spans of small blocks, and more than so much.
+/// Bytes of blocks that are much in a heap's private depot and its cache of large blocks: one part in so many of the program's spans of small blocks, and more than so much.
 const STORED_PART: usize = 16;
 const STORED_MIN: usize = 64 << 10;
 
@@ -113,10 +113,10 @@ impl Allocator {
         }
     }
 
-    /// Whether a heap's private depot holds so much that it goes first where the program would become larger than it ever was: what a thread freed last is often
+    /// Whether a heap keeps so much that it goes first where the program would become larger than it ever was: what a thread freed last is often
     /// of other sizes than what it asks for next.
     pub(crate) fn stores_much(&self, heap: &Heap) -> bool {
-        heap.stored_bytes() > (self.shared.small() * UNIT / STORED_PART).max(STORED_MIN)
+        heap.stored_bytes() + heap.large.bytes() > (self.shared.small() * UNIT / STORED_PART).max(STORED_MIN)
     }
 
     /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.

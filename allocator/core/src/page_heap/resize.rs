@@ -31,30 +31,42 @@ impl PageHeap {
         Some(span)
     }
 
-    /// Makes a large run `units` long (more than it has) if the run behind it is free and long enough.
+    /// Makes a large run `units` long (more than it has) if the free runs behind it, clean and dirty ones, are long enough.
     pub(crate) fn extend(&mut self, ground: Ground, span: &'static Span, units: usize) -> bool {
-        let more = units - span.units.get();
-        let behind = |heap: &Self| {
-            let next = heap.free_neighbour(ground, span.end())?;
-            (next.start.get() == span.end() && next.units.get() >= more).then_some(next)
-        };
-        match behind(self) {
-            Some(next) if !next.dirty.get() => self.before_growing(ground, more),
-            _ => {}
+        match self.clean_behind(ground, span, units) {
+            None => return false,
+            Some(0) => {}
+            Some(clean) => self.before_growing(ground, clean),
         }
-        // Anew: what was purged merges with what is beside it.
-        let Some(next) = behind(self) else { return false };
-        self.unlink(next);
-        let rest = if next.units.get() > more { self.split(ground, next, more) } else { None };
-        span.units.set(span.units.get() + next.units.get());
-        ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
-        ground.join_mappings(span, next);
-        self.discard(next);
-        if let Some(rest) = rest {
-            self.link(ground, rest);
+        // Anew each time: what was purged merges with what is beside it.
+        while span.units.get() < units {
+            let Some(next) = self.free_neighbour(ground, span.end()) else { return false };
+            self.unlink(next);
+            let missing = units - span.units.get();
+            let rest = if next.units.get() > missing { self.split(ground, next, missing) } else { None };
+            span.units.set(span.units.get() + next.units.get());
+            ground.units.set_ends(span.start.get(), span.units.get(), ptr(span));
+            ground.join_mappings(span, next);
+            self.discard(next);
+            if let Some(rest) = rest {
+                self.link(ground, rest);
+            }
         }
         self.note_growth(ground);
         self.heed_limit(ground);
         true
+    }
+
+    /// How many clean units a run takes in that becomes `units` long; `None`: what is free behind it is too short.
+    fn clean_behind(&self, ground: Ground, span: &Span, units: usize) -> Option<usize> {
+        let (mut missing, mut clean, mut end) = (units - span.units.get(), 0, span.end());
+        while missing > 0 {
+            let next = self.free_neighbour(ground, end)?;
+            let taken = next.units.get().min(missing);
+            missing -= taken;
+            clean += if next.dirty.get() { 0 } else { taken };
+            end = next.end();
+        }
+        Some(clean)
     }
 }

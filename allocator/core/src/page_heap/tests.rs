@@ -129,6 +129,20 @@ fn a_run_extends_into_its_neighbour_and_shrinks_again() {
 }
 
 #[test]
+fn a_run_extends_into_a_dirty_neighbour_and_the_clean_one_behind_it() {
+    let world = World::new();
+    let [run, dirty] = [4, 4].map(|units| world.allocate(units, UNIT).expect("memory"));
+    world.free(dirty);
+    assert!(world.heap().extend(world.ground(), run, 11));
+    assert_eq!((run.units.get(), world.heap().dirty_bytes()), (11, 0));
+    let next = world.allocate(1, UNIT).expect("memory");
+    assert_eq!(next.start.get(), run.end(), "the rest of the clean one is free");
+    assert!(!world.heap().extend(world.ground(), run, 12));
+    [run, next].into_iter().for_each(|run| world.free(run));
+    assert_eq!(world.heap().used_bytes(), 0);
+}
+
+#[test]
 fn what_was_free_for_long_goes_back_to_the_system() {
     let world = World::new();
     world.tend(0);
