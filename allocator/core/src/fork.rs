@@ -38,7 +38,7 @@ extern "C" fn in_child() {
     _IO_list_resetlock();
 }
 
-/// Registers the handlers, once. Runs at the process's first allocation: handlers that others register later, which
+/// Registers the handlers, once. Runs when the library is loaded, or at the process's first allocation, if that is earlier: handlers that others register later, which
 /// may allocate, run before ours take the locks and after ours give them back.
 pub(crate) fn watch() {
     // Relaxed: whoever is first registers; nothing is published with it.

@@ -131,6 +131,9 @@ pub fn prepare() {
     // A failure shows itself at the first allocation, as 'no memory'.
     PROCESS.units.establish();
     drop(meta);
+    // While there is one thread: another's first allocation may be under way when this one forks, whose own first allocation that is not (musl's
+    // `pthread_create` allocates nothing).
+    fork::watch();
     if PROCESS.options.read_environment()
         && let heap = thread_local::heap()
         && heap.arena().is_some()
