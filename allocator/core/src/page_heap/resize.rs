@@ -39,8 +39,9 @@ impl PageHeap {
             Some(clean) => self.before_growing(ground, clean),
         }
         // Anew each time: what was purged merges with what is beside it.
-        while span.units.get() < units {
-            let Some(next) = self.free_neighbour(ground, span.end()) else { return false };
+        while span.units.get() < units
+            && let Some(next) = self.free_neighbour(ground, span.end())
+        {
             self.unlink(next);
             let missing = units - span.units.get();
             let rest = if next.units.get() > missing { self.split(ground, next, missing) } else { None };
@@ -54,7 +55,7 @@ impl PageHeap {
         }
         self.note_growth(ground);
         self.heed_limit(ground);
-        true
+        span.units.get() >= units
     }
 
     /// How many clean units a run takes in that becomes `units` long; `None`: what is free behind it is too short.
