@@ -164,7 +164,7 @@ impl Allocator {
         heap.load_and_pop(class, magazine, count as u16)
     }
 
-    /// Takes back a small block for which neither [`Heap::push`] nor [`Heap::push_foreign`] had room.
+    /// Takes back a small block for which neither [`Place::push`](crate::heap::Place::push) nor [`Heap::push_foreign`] had room.
     ///
     /// # Safety
     /// `block` is a live small block with this entry.
@@ -172,8 +172,8 @@ impl Allocator {
         let class = units::class_in(entry);
         if class != MIXED && heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
-            let taken = if heap.own_class(entry) < CLASS_SLOTS {
-                self.make_room(heap, class) && heap.push(class, block)
+            let taken = if heap.own_place(entry).is_some() {
+                self.make_room(heap, class) && heap.place(class).push(block)
             } else {
                 self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
             };

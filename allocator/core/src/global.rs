@@ -13,7 +13,7 @@ use crate::large::{Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{CLASS_SLOTS, NEAR_MAX, SMALL_MAX, aligned_size, far_class};
+use crate::size_class::{NEAR_MAX, SMALL_MAX, aligned_size, far_class, near_index};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
@@ -139,6 +139,8 @@ pub fn prepare() {
         && heap.arena().is_some()
     {
         PROCESS.apply_options(&Current::enter());
+        // What the fast paths look at may have changed.
+        thread_local::set_heap(heap);
     }
     let signal = PROCESS.options.get(Name::StatsSignal);
     if signal != 0 {
@@ -159,18 +161,16 @@ pub fn keeps_deepbind() -> bool {
 /// be asked. They are apart so that a caller can make the next one its last act, and needs no stack frame.
 #[inline(always)]
 pub fn malloc_near(size: usize) -> *mut u8 {
-    let heap = thread_local::heap();
-    heap.near_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
+    near_index(size).map_or(ptr::null_mut(), |index| thread_local::near_place(index).pop())
 }
 
 /// The fast path of malloc from 1 KiB on; null: [`malloc_kept`] must be asked.
 #[inline(always)]
 pub fn malloc_far(size: usize) -> *mut u8 {
-    let heap = thread_local::heap();
-    if heap.near_class(size).is_some() {
+    if near_index(size).is_some() {
         return ptr::null_mut();
     }
-    far_class(size).map_or(ptr::null_mut(), |class| heap.pop(class))
+    far_class(size).map_or(ptr::null_mut(), |class| thread_local::heap().place(class).pop())
 }
 
 /// The fast path of malloc of large blocks, those that this thread freed lately; null: [`malloc_slow`] must be asked.
@@ -199,9 +199,7 @@ pub fn malloc_slow(size: usize) -> *mut u8 {
 pub unsafe fn free_fast(block: *mut u8) -> bool {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
-    let heap = thread_local::heap();
-    let class = heap.own_class(entry);
-    class < CLASS_SLOTS && heap.push(class, block)
+    thread_local::own_place(entry).is_some_and(|place| place.push(block))
 }
 
 /// The fast path of what [`free_fast`] could not take back: another thread's block, or a large one, and room for it. `false`: [`free_slow`] must be
@@ -213,8 +211,9 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
 pub unsafe fn free_far(block: *mut u8) -> bool {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    let foreign = thread_local::own_place(entry).is_none();
     let heap = thread_local::heap();
-    if heap.own_class(entry) >= CLASS_SLOTS {
+    if foreign {
         return heap.push_foreign(entry, block);
     }
     let Some(units) = Allocator::keepable(entry) else { return false };
@@ -261,7 +260,7 @@ pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
     // What lies in magazines came from spans: it is aligned as its size is.
     let block = aligned_size(size, align)
         .and_then(|size| heap.near_class(size).or_else(|| far_class(size)))
-        .map_or(ptr::null_mut(), |class| heap.pop(class));
+        .map_or(ptr::null_mut(), |class| heap.place(class).pop());
     if block.is_null() { malloc_aligned_slow(size, align) } else { block }
 }
 

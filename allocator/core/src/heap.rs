@@ -12,6 +12,8 @@
 //! ```
 
 use core::cell::Cell;
+use core::marker::PhantomData;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Donor};
@@ -20,7 +22,7 @@ use crate::large_cache::LargeCache;
 use crate::magazine::{Magazine, Slot, Stack};
 use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
 use crate::sync::{AtomicU32, Ordering};
-use crate::units::{self, Entry};
+use crate::units::{self, CLASS_SHIFT, Entry};
 
 /// A heap. Only its thread uses it.
 #[repr(C)]
@@ -32,7 +34,7 @@ pub struct Heap {
     /// Class of each request that the table of near ones serves.
     near: Cell<Near>,
     /// What it looks at in an entry of the unit map: see [`Entry`].
-    mask: Cell<usize>,
+    pub(crate) mask: Cell<usize>,
     /// The arena; null for an inert heap.
     pub(crate) arena: Cell<*const Arena>,
     /// The arena that blocks of pooled classes come from.
@@ -112,6 +114,68 @@ impl Bin {
 
 /// Blocks of the first refill of a class.
 pub(crate) const FIRST_WANTED: u8 = 8;
+
+/// Where a heap's stack pointers of one class are: an element of its `tops`, and behind those the same one of its `limits`.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    top: *const Cell<*const Slot>,
+    heap: PhantomData<&'a Heap>,
+}
+
+impl Place<'_> {
+    /// The place at an address that the compiler is not to see through, lest it put the sum that led there into each access: some processors (Intel's since Golden
+    /// Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
+    ///
+    /// # Safety
+    /// `tops` of a heap that outlives the place begins [`CLASS_SHIFT`] times a class before it; the calling thread is the heap's.
+    #[inline(always)]
+    pub(crate) unsafe fn at(top: *const u8) -> Self {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        let top = {
+            let mut address = top.expose_provenance();
+            // SAFETY: nothing happens.
+            unsafe {
+                core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+            }
+            ptr::with_exposed_provenance::<u8>(address)
+        };
+        Self { top: top.cast(), heap: PhantomData }
+    }
+
+    /// The newest block in the loaded magazine; null when there is none.
+    #[inline(always)]
+    pub(crate) fn pop(self) -> *mut u8 {
+        // SAFETY: an element of `tops`.
+        let place = unsafe { &*self.top };
+        let top = place.get();
+        // SAFETY: a top points to a slot or a guard of a loaded magazine, or to `NO_SLOT`.
+        let block = unsafe { (*top).get() };
+        if !block.is_null() {
+            place.set(top.wrapping_sub(1));
+        }
+        block
+    }
+
+    /// Puts a block into the loaded magazine; `false` when that is full.
+    #[inline(always)]
+    pub(crate) fn push(self, block: *mut u8) -> bool {
+        // SAFETY: an element of `tops`, and the one of `limits` for the same class.
+        let (place, limit) = unsafe { (&*self.top, &*self.top.add(CLASS_SLOTS)) };
+        let top = place.get();
+        if ptr::eq(top, limit.get()) {
+            return false;
+        }
+        let next = top.wrapping_add(1);
+        // SAFETY: below the limit there is a slot above every top.
+        unsafe { (*next).set(block) };
+        place.set(next);
+        true
+    }
+}
+
+// What `Place` relies on.
+const _: () = assert!(offset_of!(Heap, tops) == 0 && size_of::<Cell<*const Slot>>() == 1 << CLASS_SHIFT);
+const _: () = assert!(offset_of!(Heap, limits) == CLASS_SLOTS << CLASS_SHIFT);
 
 /// A slot that is always null: the top of a magazine that is not there.
 struct NoSlot(Slot);
@@ -248,51 +312,43 @@ impl Heap {
     /// See [`size_class::near_class`].
     #[inline(always)]
     pub(crate) fn near_class(&self, size: usize) -> Option<Class> {
+        size_class::near_class(self.near(), size)
+    }
+
+    /// Class of each near request, at its index: see [`size_class::near_index`].
+    #[inline(always)]
+    pub(crate) fn near(&self) -> &Near {
         // SAFETY: only this thread reaches the heap, and nobody writes to the table meanwhile.
-        size_class::near_class(unsafe { &*self.near.as_ptr() }, size)
+        unsafe { &*self.near.as_ptr() }
     }
 
-    /// The newest block in the loaded magazine of `class`; null when there is none.
+    /// The place of `class`.
     #[inline(always)]
-    pub(crate) fn pop(&self, class: Class) -> *mut u8 {
+    pub(crate) fn place(&self, class: Class) -> Place<'_> {
         debug_assert!(class < CLASS_SLOTS);
-        // SAFETY: the class comes from the table of classes.
-        let place = unsafe { self.tops.get_unchecked(class) };
-        let top = place.get();
-        // SAFETY: a top points to a slot or a guard of a loaded magazine, or to `NO_SLOT`.
-        let block = unsafe { (*top).get() };
-        if !block.is_null() {
-            place.set(top.wrapping_sub(1));
-        }
-        block
+        self.place_at(class << CLASS_SHIFT)
     }
 
-    /// Puts a block into the loaded magazine of `class`; `false` when that is full.
+    /// The place so many bytes from the start, those of a class.
     #[inline(always)]
-    pub(crate) fn push(&self, class: Class, block: *mut u8) -> bool {
-        let (place, top) = (&self.tops[class], self.tops[class].get());
-        if ptr::eq(top, self.limits[class].get()) {
-            return false;
-        }
-        let next = top.wrapping_add(1);
-        // SAFETY: below the limit there is a slot above every top.
-        unsafe { (*next).set(block) };
-        place.set(next);
-        true
+    fn place_at(&self, offset: usize) -> Place<'_> {
+        // SAFETY: there lies an element of `tops`; only this thread reaches the heap.
+        unsafe { Place::at(ptr::from_ref(self).cast::<u8>().wrapping_add(offset)) }
     }
 
-    /// The class of a block with this entry if the block is small, and this heap's arena owns it or it fills lines; 0 if it is not
-    /// small; else a value of at least [`CLASS_SLOTS`].
+    /// The place of the class of a small block with this entry if this heap's arena owns the block or it fills lines. `None`: it is to go home. (A block that is
+    /// not small, and NULL, has the place of class 0, where there is never room.)
     #[inline(always)]
-    pub(crate) fn own_class(&self, entry: Entry) -> Class {
-        entry as usize & self.mask.get()
+    pub(crate) fn own_place(&self, entry: Entry) -> Option<Place<'_>> {
+        let left = entry as usize & self.mask.get();
+        if left < CLASS_SLOTS << CLASS_SHIFT { Some(self.place_at(left)) } else { None }
     }
 
-    /// Takes a small block with this entry that [`Heap::own_class`] does not know into the outgoing magazine of its class. `false` when
+    /// Takes a small block with this entry that [`Heap::own_place`] does not know into the outgoing magazine of its class. `false` when
     /// that is full or not there.
     #[inline(always)]
     pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
-        debug_assert!(self.own_class(entry) >= CLASS_SLOTS);
+        debug_assert!(self.own_place(entry).is_none());
         let class = units::class_in(entry);
         // SAFETY: a heap's magazines are live. (There is none for the blocks of starters.)
         let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };

@@ -7,7 +7,7 @@ use crate::heap::Heap;
 use crate::large::{CLEARED_FROM, Foreign, clear_sparse};
 use crate::options::Name;
 use crate::os;
-use crate::size_class::{self, CLASS_SLOTS, Class, LINE, QUANTUM, SMALL_MAX, far_class};
+use crate::size_class::{self, Class, LINE, QUANTUM, SMALL_MAX, far_class};
 use crate::starter::{self, MIXED};
 use crate::units::{self, Entry, UNIT};
 
@@ -39,7 +39,7 @@ impl Allocator {
     /// A block of `class`; null: no memory.
     #[inline(always)]
     pub(crate) fn allocate_class(&self, heap: &Heap, class: Class) -> *mut u8 {
-        let block = heap.pop(class);
+        let block = heap.place(class).pop();
         if block.is_null() { self.refill_or_reclaim(heap, class) } else { block }
     }
 
@@ -128,13 +128,13 @@ impl Allocator {
     pub unsafe fn free(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let entry = unsafe { self.units.entry(block.addr()) };
-        let class = heap.own_class(entry);
-        let stays = class < CLASS_SLOTS;
-        let taken = if stays {
-            heap.push(class, block)
-                || Self::keepable(entry).is_some_and(|units| self.keep_large(heap, block, units))
-        } else {
-            heap.push_foreign(entry, block)
+        let own = heap.own_place(entry);
+        let taken = match own {
+            Some(place) => {
+                place.push(block)
+                    || Self::keepable(entry).is_some_and(|units| self.keep_large(heap, block, units))
+            }
+            None => heap.push_foreign(entry, block),
         };
         if taken {
             return Ok(());

@@ -26,9 +26,9 @@ const CHUNK_UNITS: usize = CHUNK / UNIT;
 /// What the unit map says of a unit; 0: nothing (NULL, foreign, free, or inside a large block).
 ///
 /// ```text
-/// bits 0–5    class of its blocks
-/// bits 6–18   code of the arena that takes them back, 0 where any heap may keep them
-/// bits 19–28  index of the arena that owns the span; where all other bits are 0, what a large block is
+/// bits 3–8    class of its blocks: as it stands there, how far its place lies from the start of a heap
+/// bits 9–21   code of the arena that takes them back, 0 where any heap may keep them
+/// bits 22–31  index of the arena that owns the span; where all other bits are 0, what a large block is
 /// ```
 ///
 /// In the first unit of a large block, live or in a thread's cache, only the last of these are set: to its units where a heap may keep the block when it is
@@ -39,10 +39,14 @@ const CHUNK_UNITS: usize = CHUNK / UNIT;
 /// 1928).
 pub(crate) type Entry = u32;
 
+/// log2 of how far places of neighbouring classes lie apart: see [`Place`](crate::heap::Place).
+pub(crate) const CLASS_SHIFT: u32 = 3;
+const CODE_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
 const CODE_BITS: u32 = 13;
 const CODE_ONES: u32 = 6;
 const INDEX_BITS: u32 = 10;
-const INDEX_SHIFT: u32 = CLASS_BITS + CODE_BITS;
+const INDEX_SHIFT: u32 = CODE_SHIFT + CODE_BITS;
+const _: () = assert!(INDEX_SHIFT + INDEX_BITS == Entry::BITS);
 /// Arenas that an entry can name, nobody's (index 0) included.
 pub(crate) const ARENAS: usize = 1 << INDEX_BITS;
 
@@ -63,13 +67,13 @@ static CODES: [u16; ARENAS] = {
 
 /// The code of the arena with this index, where it stands in an entry.
 fn code_of(arena: u16) -> Entry {
-    Entry::from(CODES[usize::from(arena) % ARENAS]) << CLASS_BITS
+    Entry::from(CODES[usize::from(arena) % ARENAS]) << CODE_SHIFT
 }
 
 /// Entry of a unit whose span has this class and this owner. Blocks of a class that fills lines may stay with whoever frees them.
 pub(crate) fn entry_of(class: Class, arena: u16) -> Entry {
     let code = if size_class::fills_lines(class) { 0 } else { code_of(arena) };
-    Entry::from(arena) << INDEX_SHIFT | code | class as Entry
+    Entry::from(arena) << INDEX_SHIFT | code | (class as Entry) << CLASS_SHIFT
 }
 
 /// Stands for the units of a large block that is not to be kept, or from which something is to be learned before.
@@ -100,12 +104,12 @@ pub(crate) fn mask_of(arena: u16) -> usize {
 }
 
 /// The mask of a heap without an arena.
-pub(crate) const NOBODYS_MASK: usize = (1 << INDEX_SHIFT) - 1;
+pub(crate) const NOBODYS_MASK: usize = (1 << INDEX_SHIFT) - (1 << CLASS_SHIFT);
 
 /// Class in an entry.
 #[inline]
 pub(crate) fn class_in(entry: Entry) -> Class {
-    entry as usize & ((1 << CLASS_BITS) - 1)
+    entry as usize >> CLASS_SHIFT & ((1 << CLASS_BITS) - 1)
 }
 
 /// Index of the owning arena in an entry.
@@ -426,14 +430,19 @@ mod tests {
         // Miri would need an hour for all.
         let (arenas, owners) = if cfg!(miri) { (331, 83) } else { (7, 1) };
         for arena in (1..ARENAS as u16).step_by(arenas) {
-            let class_of = |entry: Entry| entry as usize & mask_of(arena);
+            let left_of = |entry: Entry| entry as usize & mask_of(arena);
             for class in 1..CLASS_SLOTS {
                 for owner in (1..ARENAS as u16).step_by(owners) {
                     let entry = entry_of(class, owner);
                     assert_eq!((class_in(entry), arena_in(entry)), (class, owner));
                     let may_keep = owner == arena || class <= CLASSES && fills_lines(class);
-                    assert_eq!(class_of(entry) == class, may_keep, "class {class} of {owner} by {arena}");
-                    assert_eq!(class_of(entry) < CLASS_SLOTS, may_keep);
+                    let class_alone = class << CLASS_SHIFT;
+                    assert_eq!(
+                        left_of(entry) == class_alone,
+                        may_keep,
+                        "class {class} of {owner} by {arena}"
+                    );
+                    assert_eq!(left_of(entry) < CLASS_SLOTS << CLASS_SHIFT, may_keep);
                 }
             }
         }
@@ -443,7 +452,7 @@ mod tests {
     fn a_heap_without_an_arena_keeps_what_anybody_may() {
         for class in 1..=CLASSES {
             let left = entry_of(class, 9) as usize & NOBODYS_MASK;
-            assert_eq!(left == class, fills_lines(class));
+            assert_eq!(left == class << CLASS_SHIFT, fills_lines(class));
         }
     }
 }

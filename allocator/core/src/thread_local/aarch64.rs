@@ -3,7 +3,8 @@
 use core::arch::{asm, global_asm};
 
 use super::{FRESH, Inert};
-use crate::heap::Heap;
+use crate::heap::{Heap, Place};
+use crate::units::Entry;
 
 global_asm!(
     ".pushsection .tdata.ample_heap,\"awT\",@progbits",
@@ -38,6 +39,19 @@ pub(crate) fn heap() -> &'static Heap {
     }
     // SAFETY: as above.
     unsafe { &*heap }
+}
+
+/// See the table in `mod.rs`.
+#[inline(always)]
+pub(crate) fn near_place(index: usize) -> Place<'static> {
+    let heap = heap();
+    heap.place(heap.near()[index].into())
+}
+
+/// See the table in `mod.rs`.
+#[inline(always)]
+pub(crate) fn own_place(entry: Entry) -> Option<Place<'static>> {
+    heap().own_place(entry)
 }
 
 /// See the table in `mod.rs`.

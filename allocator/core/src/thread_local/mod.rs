@@ -1,11 +1,13 @@
-//! One pointer for each thread: its heap. On the systems that we know, by the initial-exec model of thread-local storage,
-//! which costs two instructions in a shared library (`thread_local!` calls a function); it needs eight bytes of
-//! the static TLS block, so that the library can be loaded by `dlopen` too.
+//! What each thread has for itself: a pointer to its heap. On the systems that we know, by the initial-exec model of thread-local storage,
+//! which costs two instructions in a shared library (`thread_local!` calls a function); it needs so little of
+//! the static TLS block that the library can be loaded by `dlopen` too.
 //!
 //! | function | contract |
 //! |---|---|
 //! | `heap()` | the calling thread's heap: [`FRESH`] at first, then what `set_heap` stored |
-//! | `set_heap(heap)` | stores it |
+//! | `near_place(index)` | its place for the class of near requests with this index |
+//! | `own_place(entry)` | as [`Heap::own_place`] of it |
+//! | `set_heap(heap)` | stores it; to be called again when its table of near requests or its mask has changed |
 
 use crate::heap::Heap;
 
@@ -35,4 +37,4 @@ mod arch;
 #[path = "aarch64.rs"]
 mod arch;
 
-pub(crate) use arch::{heap, set_heap};
+pub(crate) use arch::{heap, near_place, own_place, set_heap};

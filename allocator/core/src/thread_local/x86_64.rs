@@ -1,9 +1,28 @@
-//! x86-64: the slot's offset from the thread pointer lies in the global offset table.
+//! x86-64: the slot's offset from the thread pointer lies in the global offset table. Beside the heap the slot holds copies of what the fast paths look at
+//! before they know the class, so that the heap's address is added to where the class stands in it, by one instruction.
 
 use core::arch::{asm, global_asm};
 
 use super::{FRESH, Inert};
-use crate::heap::Heap;
+use crate::heap::{Heap, Place};
+use crate::size_class::{CLASS_SLOTS, Near};
+use crate::units::{CLASS_SHIFT, Entry};
+
+/// A thread's slot. All zeros but for the heap are true of any heap: class 0 has neither blocks nor room.
+#[repr(C)]
+struct Local {
+    heap: *const Heap,
+    /// What the heap looks at in an entry of the unit map.
+    mask: usize,
+    /// How far the place for each near request lies from the start of the heap, in bytes.
+    near: [u16; NEAR_REQUESTS],
+}
+
+const NEAR_REQUESTS: usize = size_of::<Near>();
+const MASK: usize = core::mem::offset_of!(Local, mask);
+const NEAR: usize = core::mem::offset_of!(Local, near);
+const _: () = assert!(core::mem::offset_of!(Local, heap) == 0);
+const _: () = assert!(CLASS_SLOTS << CLASS_SHIFT <= u16::MAX as usize);
 
 global_asm!(
     ".pushsection .tdata.ample_heap,\"awT\",@progbits",
@@ -11,10 +30,12 @@ global_asm!(
     ".hidden ample_heap",
     ".globl ample_heap",
     ".type ample_heap,@object",
-    ".size ample_heap,8",
+    ".size ample_heap,{size}",
     "ample_heap: .quad {fresh}",
+    ".zero {size} - 8",
     ".popsection",
     fresh = sym FRESH,
+    size = const size_of::<Local>(),
 );
 
 const _: () = assert!(size_of::<Inert>() == size_of::<Heap>());
@@ -38,15 +59,73 @@ pub(crate) fn heap() -> &'static Heap {
 }
 
 /// See the table in `mod.rs`.
-pub(crate) fn set_heap(heap: &'static Heap) {
-    // SAFETY: writes the calling thread's slot, which only this module uses.
+#[inline(always)]
+pub(crate) fn near_place(index: usize) -> Place<'static> {
+    debug_assert!(index < NEAR_REQUESTS);
+    let place: *const u8;
+    // SAFETY: reads the calling thread's slot, within the table.
     unsafe {
         asm!(
-            "mov {offset}, qword ptr [rip + ample_heap@GOTTPOFF]",
-            "mov qword ptr fs:[{offset}], {heap}",
-            offset = out(reg) _,
-            heap = in(reg) heap,
-            options(nostack, preserves_flags),
+            "mov {slot}, qword ptr [rip + ample_heap@GOTTPOFF]",
+            "movzx {place:e}, word ptr fs:[{slot} + 2 * {index} + {near}]",
+            "add {place}, qword ptr fs:[{slot}]",
+            slot = out(reg) _,
+            place = out(reg) place,
+            index = in(reg) index,
+            near = const NEAR,
+            options(pure, readonly, nostack),
         );
     }
+    // SAFETY: the place of a class in the heap, which is live.
+    unsafe { Place::at(place) }
+}
+
+/// See the table in `mod.rs`.
+#[inline(always)]
+pub(crate) fn own_place(entry: Entry) -> Option<Place<'static>> {
+    let (slot, left): (usize, usize);
+    // SAFETY: reads the calling thread's slot. (Writing to the lower half of a register clears the upper one.)
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + ample_heap@GOTTPOFF]",
+            "and {left:e}, dword ptr fs:[{slot} + {mask}]",
+            slot = out(reg) slot,
+            left = inout(reg) entry as usize => left,
+            mask = const MASK,
+            options(pure, readonly, nostack),
+        );
+    }
+    if left >= CLASS_SLOTS << CLASS_SHIFT {
+        return None;
+    }
+    let place: *const u8;
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "add {place}, qword ptr fs:[{slot}]",
+            place = inout(reg) left => place,
+            slot = in(reg) slot,
+            options(pure, readonly, nostack),
+        );
+    }
+    // SAFETY: the place of a class in the heap, which is live.
+    Some(unsafe { Place::at(place) })
+}
+
+/// See the table in `mod.rs`.
+pub(crate) fn set_heap(heap: &'static Heap) {
+    let local: *mut Local;
+    // SAFETY: the address of the calling thread's slot: its offset and the thread pointer, which lies where that points to.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr fs:[0]",
+            "add {slot}, qword ptr [rip + ample_heap@GOTTPOFF]",
+            slot = out(reg) local,
+            options(pure, readonly, nostack),
+        );
+    }
+    let near = heap.near().map(|class| u16::from(class) << CLASS_SHIFT);
+    // SAFETY: the slot, which only this thread and this module use. In a signal handler in between any heap goes with any copies: inert ones have neither blocks
+    // nor room in any class.
+    unsafe { local.write(Local { heap, mask: heap.mask.get(), near }) };
 }
