@@ -40,6 +40,7 @@ extern "C" fn in_child() {
 
 /// Registers the handlers, once. Runs when the library is loaded, or at the process's first allocation, if that is earlier: handlers that others register later, which
 /// may allocate, run before ours take the locks and after ours give them back.
+#[inline(never)]
 pub(crate) fn watch() {
     // Relaxed: whoever is first registers; nothing is published with it.
     if WATCHED.swap(1, Ordering::Relaxed) == 0 {

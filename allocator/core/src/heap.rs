@@ -123,23 +123,30 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The place at an address that the compiler is not to see through, lest it put the sum that led there into each access: some processors (Intel's since Golden
-    /// Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
+    /// The place at an address.
     ///
     /// # Safety
     /// `tops` of a heap that outlives the place begins [`CLASS_SHIFT`] times a class before it; the calling thread is the heap's.
     #[inline(always)]
     pub(crate) unsafe fn at(top: *const u8) -> Self {
+        Self { top: top.cast(), heap: PhantomData }
+    }
+
+    /// The same, but the compiler does not see through to the sum that led there, and cannot put it into each access: some processors (Intel's since Golden
+    /// Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
+    #[inline(always)]
+    pub(crate) fn without_index(self) -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        let top = {
-            let mut address = top.expose_provenance();
+        {
+            let mut address = self.top.expose_provenance();
             // SAFETY: nothing happens.
             unsafe {
                 core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
             }
-            ptr::with_exposed_provenance::<u8>(address)
-        };
-        Self { top: top.cast(), heap: PhantomData }
+            Self { top: ptr::with_exposed_provenance(address), heap: PhantomData }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        self
     }
 
     /// The newest block in the loaded magazine; null when there is none.

@@ -128,8 +128,7 @@ impl Allocator {
     pub unsafe fn free(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let entry = unsafe { self.units.entry(block.addr()) };
-        let own = heap.own_place(entry);
-        let taken = match own {
+        let taken = match heap.own_place(entry) {
             Some(place) => {
                 place.push(block)
                     || Self::keepable(entry).is_some_and(|units| self.keep_large(heap, block, units))

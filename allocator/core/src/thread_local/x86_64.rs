@@ -113,6 +113,7 @@ pub(crate) fn own_place(entry: Entry) -> Option<Place<'static>> {
 }
 
 /// See the table in `mod.rs`.
+#[inline(never)]
 pub(crate) fn set_heap(heap: &'static Heap) {
     let local: *mut Local;
     // SAFETY: the address of the calling thread's slot: its offset and the thread pointer, which lies where that points to.
@@ -124,8 +125,12 @@ pub(crate) fn set_heap(heap: &'static Heap) {
             options(pure, readonly, nostack),
         );
     }
-    let near = heap.near().map(|class| u16::from(class) << CLASS_SHIFT);
     // SAFETY: the slot, which only this thread and this module use. In a signal handler in between any heap goes with any copies: inert ones have neither blocks
     // nor room in any class.
-    unsafe { local.write(Local { heap, mask: heap.mask.get(), near }) };
+    let local = unsafe { &mut *local };
+    local.heap = heap;
+    local.mask = heap.mask.get();
+    for (place, class) in local.near.iter_mut().zip(heap.near()) {
+        *place = u16::from(*class) << CLASS_SHIFT;
+    }
 }
