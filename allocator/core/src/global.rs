@@ -170,7 +170,7 @@ pub fn malloc_far(size: usize) -> *mut u8 {
     if near_index(size).is_some() {
         return ptr::null_mut();
     }
-    far_class(size).map_or(ptr::null_mut(), |class| thread_local::heap().place(class).without_index().pop())
+    far_class(size).map_or(ptr::null_mut(), |class| thread_local::place(class).pop())
 }
 
 /// The fast path of malloc of large blocks, those that this thread freed lately; null: [`malloc_slow`] must be asked.

@@ -132,23 +132,6 @@ impl Place<'_> {
         Self { top: top.cast(), heap: PhantomData }
     }
 
-    /// The same, but the compiler does not see through to the sum that led there, and cannot put it into each access: some processors (Intel's since Golden
-    /// Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
-    #[inline(always)]
-    pub(crate) fn without_index(self) -> Self {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            let mut address = self.top.expose_provenance();
-            // SAFETY: nothing happens.
-            unsafe {
-                core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
-            }
-            Self { top: ptr::with_exposed_provenance(address), heap: PhantomData }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        self
-    }
-
     /// The newest block in the loaded magazine; null when there is none.
     #[inline(always)]
     pub(crate) fn pop(self) -> *mut u8 {

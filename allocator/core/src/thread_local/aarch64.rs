@@ -4,6 +4,7 @@ use core::arch::{asm, global_asm};
 
 use super::{FRESH, Inert};
 use crate::heap::{Heap, Place};
+use crate::size_class::Class;
 use crate::units::Entry;
 
 global_asm!(
@@ -46,6 +47,12 @@ pub(crate) fn heap() -> &'static Heap {
 pub(crate) fn near_place(index: usize) -> Place<'static> {
     let heap = heap();
     heap.place(heap.near()[index].into())
+}
+
+/// See the table in `mod.rs`.
+#[inline(always)]
+pub(crate) fn place(class: Class) -> Place<'static> {
+    heap().place(class)
 }
 
 /// See the table in `mod.rs`.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `heap()` | the calling thread's heap: [`FRESH`] at first, then what `set_heap` stored |
 //! | `near_place(index)` | its place for the class of near requests with this index |
+//! | `place(class)` | its place for a class |
 //! | `own_place(entry)` | as [`Heap::own_place`] of it |
 //! | `set_heap(heap)` | stores it; to be called again when its table of near requests or its mask has changed |
 
@@ -37,4 +38,4 @@ mod arch;
 #[path = "aarch64.rs"]
 mod arch;
 
-pub(crate) use arch::{heap, near_place, own_place, set_heap};
+pub(crate) use arch::{heap, near_place, own_place, place, set_heap};

@@ -1,11 +1,12 @@
 //! x86-64: the slot's offset from the thread pointer lies in the global offset table. Beside the heap the slot holds copies of what the fast paths look at
-//! before they know the class, so that the heap's address is added to where the class stands in it, by one instruction.
+//! before they know the class, so that the heap's address is added to where the class stands in it, by one instruction. The compiler does not see through to that sum, and
+//! cannot put it into each access: some processors (Intel's since Golden Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
 
 use core::arch::{asm, global_asm};
 
 use super::{FRESH, Inert};
 use crate::heap::{Heap, Place};
-use crate::size_class::{CLASS_SLOTS, Near};
+use crate::size_class::{CLASS_SLOTS, Class, Near};
 use crate::units::{CLASS_SHIFT, Entry};
 
 /// A thread's slot. All zeros but for the heap are true of any heap: class 0 has neither blocks nor room.
@@ -73,6 +74,24 @@ pub(crate) fn near_place(index: usize) -> Place<'static> {
             place = out(reg) place,
             index = in(reg) index,
             near = const NEAR,
+            options(pure, readonly, nostack),
+        );
+    }
+    // SAFETY: the place of a class in the heap, which is live.
+    unsafe { Place::at(place) }
+}
+
+/// See the table in `mod.rs`.
+#[inline(always)]
+pub(crate) fn place(class: Class) -> Place<'static> {
+    let place: *const u8;
+    // SAFETY: reads the calling thread's slot.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + ample_heap@GOTTPOFF]",
+            "add {place}, qword ptr fs:[{slot}]",
+            slot = out(reg) _,
+            place = inout(reg) class << CLASS_SHIFT => place,
             options(pure, readonly, nostack),
         );
     }
