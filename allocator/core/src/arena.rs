@@ -238,7 +238,7 @@ impl Arena {
         self.spans.lock().returned >= CALL_FROM
     }
 
-    /// Gives back pages of spans that hold no live block (see [`Span::purge_holes`]), about `most` calls into the system; to be called until
+    /// Gives back pages of spans that hold no live block (see [`Batch::look`]), about `most` calls into the system; to be called until
     /// it is done, with the arena's lock given up in between.
     pub(crate) fn purge_holes(&self, most: usize) -> Holes {
         self.spans.lock().purge_holes(most)

@@ -6,14 +6,14 @@ use core::ptr;
 
 use crate::allocator::Allocator;
 use crate::fork;
-use crate::heap::Heap;
+use crate::heap::{Heap, Place};
 use crate::helper::Helper;
 use crate::interface::{keeps_place, small_size};
 use crate::large::{Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{NEAR_MAX, SMALL_MAX, aligned_size, far_class, near_index};
+use crate::size_class::{NEAR_MAX, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
@@ -161,13 +161,13 @@ pub fn keeps_deepbind() -> bool {
 /// be asked. They are apart so that a caller can make the next one its last act, and needs no stack frame.
 #[inline(always)]
 pub fn malloc_near(size: usize) -> *mut u8 {
-    near_index(size).map_or(ptr::null_mut(), |index| thread_local::near_place(index).pop())
+    thread_local::near_place(size).map_or(ptr::null_mut(), Place::pop)
 }
 
 /// The fast path of malloc from 1 KiB on; null: [`malloc_kept`] must be asked.
 #[inline(always)]
 pub fn malloc_far(size: usize) -> *mut u8 {
-    if near_index(size).is_some() {
+    if size.wrapping_sub(1) < NEAR_MAX {
         return ptr::null_mut();
     }
     far_class(size).map_or(ptr::null_mut(), |class| thread_local::place(class).pop())

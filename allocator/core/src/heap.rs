@@ -116,7 +116,6 @@ impl Bin {
 pub(crate) const FIRST_WANTED: u8 = 8;
 
 /// Where a heap's stack pointers of one class are: an element of its `tops`, and behind those the same one of its `limits`.
-#[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     top: *const Cell<*const Slot>,
     heap: PhantomData<&'a Heap>,
@@ -305,7 +304,7 @@ impl Heap {
         size_class::near_class(self.near(), size)
     }
 
-    /// Class of each near request, at its index: see [`size_class::near_index`].
+    /// Its copy of the table of near requests.
     #[inline(always)]
     pub(crate) fn near(&self) -> &Near {
         // SAFETY: only this thread reaches the heap, and nobody writes to the table meanwhile.

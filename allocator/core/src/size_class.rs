@@ -252,14 +252,7 @@ pub(crate) fn class_of(size: usize) -> Option<Class> {
 /// The class that serves `size` bytes, by a copy of [`NEAR`]; `None` for 0 and for sizes above [`NEAR_MAX`].
 #[inline(always)]
 pub(crate) fn near_class(near: &Near, size: usize) -> Option<Class> {
-    near_index(size).map(|index| usize::from(near[index]))
-}
-
-/// Where a request of `size` bytes stands in a [`Near`]; `None` for 0 and for sizes above [`NEAR_MAX`].
-#[inline(always)]
-pub(crate) fn near_index(size: usize) -> Option<usize> {
-    let before = size.wrapping_sub(1);
-    if before < NEAR_MAX { Some(before / QUANTUM) } else { None }
+    near.get(size.wrapping_sub(1) / QUANTUM).map(|&class| usize::from(class))
 }
 
 /// The class that serves `size` bytes, which are not near; `None` for 0 and for sizes above [`SMALL_MAX`].

@@ -44,9 +44,9 @@ pub(crate) fn heap() -> &'static Heap {
 
 /// See the table in `mod.rs`.
 #[inline(always)]
-pub(crate) fn near_place(index: usize) -> Place<'static> {
+pub(crate) fn near_place(size: usize) -> Option<Place<'static>> {
     let heap = heap();
-    heap.place(heap.near()[index].into())
+    heap.near_class(size).map(|class| heap.place(class))
 }
 
 /// See the table in `mod.rs`.

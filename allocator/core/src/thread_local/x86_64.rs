@@ -6,7 +6,7 @@ use core::arch::{asm, global_asm};
 
 use super::{FRESH, Inert};
 use crate::heap::{Heap, Place};
-use crate::size_class::{CLASS_SLOTS, Class, Near};
+use crate::size_class::{CLASS_SLOTS, Class, Near, QUANTUM};
 use crate::units::{CLASS_SHIFT, Entry};
 
 /// A thread's slot. All zeros but for the heap are true of any heap: class 0 has neither blocks nor room.
@@ -61,8 +61,11 @@ pub(crate) fn heap() -> &'static Heap {
 
 /// See the table in `mod.rs`.
 #[inline(always)]
-pub(crate) fn near_place(index: usize) -> Place<'static> {
-    debug_assert!(index < NEAR_REQUESTS);
+pub(crate) fn near_place(size: usize) -> Option<Place<'static>> {
+    let index = size.wrapping_sub(1) / QUANTUM;
+    if index >= NEAR_REQUESTS {
+        return None;
+    }
     let place: *const u8;
     // SAFETY: reads the calling thread's slot, within the table.
     unsafe {
@@ -78,12 +81,13 @@ pub(crate) fn near_place(index: usize) -> Place<'static> {
         );
     }
     // SAFETY: the place of a class in the heap, which is live.
-    unsafe { Place::at(place) }
+    Some(unsafe { Place::at(place) })
 }
 
 /// See the table in `mod.rs`.
 #[inline(always)]
 pub(crate) fn place(class: Class) -> Place<'static> {
+    debug_assert!(class < CLASS_SLOTS);
     let place: *const u8;
     // SAFETY: reads the calling thread's slot.
     unsafe {
