@@ -130,11 +130,10 @@ extern "C" fn calloc_far(bytes: usize) -> *mut c_void {
 #[inline(never)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's contract.
-    let old_size = unsafe { ample_core::usable_size_small(block.cast()) };
-    if old_size == 0 {
+    let Some(old_size) = (unsafe { ample_core::usable_size_small(block.cast()) }) else {
         // SAFETY: the caller's contract.
         return unsafe { realloc_far(block, size) };
-    }
+    };
     if ample_core::keeps_place(old_size, size) {
         return block;
     }
@@ -284,9 +283,11 @@ fn page_size() -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: the caller's contract.
-    let size = unsafe { ample_core::usable_size_small(block.cast()) };
-    // SAFETY: the caller's contract.
-    if size == 0 { unsafe { usable_size_far(block) } } else { size }
+    match unsafe { ample_core::usable_size_small(block.cast()) } {
+        Some(size) => size,
+        // SAFETY: the caller's contract.
+        None => unsafe { usable_size_far(block) },
+    }
 }
 
 /// # Safety

@@ -349,14 +349,14 @@ pub fn trim() -> bool {
     PROCESS.trim(&Current::enter())
 }
 
-/// The fast path of malloc_usable_size; 0: [`usable_size`] must be asked.
+/// The fast path of malloc_usable_size; `None`: [`usable_size`] must be asked.
 ///
 /// # Safety
 /// `block` is NULL, foreign, or a live block.
 #[inline(always)]
-pub unsafe fn usable_size_small(block: *mut u8) -> usize {
+pub unsafe fn usable_size_small(block: *mut u8) -> Option<usize> {
     // SAFETY: the caller's contract.
-    small_size(unsafe { PROCESS.units.entry(block.addr()) }).unwrap_or(0)
+    small_size(unsafe { PROCESS.units.entry(block.addr()) })
 }
 
 /// See [`Allocator::usable_size`].

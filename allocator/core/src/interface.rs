@@ -20,9 +20,10 @@ pub fn keeps_place(old_size: usize, size: usize) -> bool {
 /// Bytes of a small block with this entry; `None`: it is none, or came from a starter.
 #[inline(always)]
 pub(crate) fn small_size(entry: Entry) -> Option<usize> {
-    match units::class_in(entry) {
-        MIXED => None,
-        class => Some(size_class::of(class).size as usize),
+    if units::class_in_place(entry) == MIXED {
+        None
+    } else {
+        Some(size_class::of(units::class_in(entry)).size as usize)
     }
 }
 

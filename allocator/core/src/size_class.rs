@@ -39,17 +39,18 @@ pub(crate) const MAGAZINE_SLOTS: usize = 125;
 /// A size class: 1 is the smallest, 0 means 'none'.
 pub(crate) type Class = usize;
 
-/// What there is to know of one class.
+/// What there is to know of one class, in sixteen bytes: a table of them is reached from an entry of the unit map by a shift.
 #[derive(Clone, Copy)]
+#[repr(align(16))]
 pub(crate) struct ClassInfo {
     /// Bytes of a block.
     pub(crate) size: u32,
     /// ⌈2³² / size⌉: turns an offset in a span into a block's index by one multiplication.
     pub(crate) reciprocal: u32,
     /// Units of the smallest span.
-    pub(crate) units: u16,
+    pub(crate) units: u8,
     /// How many times as long the largest span is.
-    growth: u16,
+    growth: u8,
     /// Blocks that a magazine of this class may hold in any case.
     pub(crate) magazine_crowded: u8,
     /// The same while the class is little used and the heap not crowded.
@@ -61,6 +62,8 @@ pub(crate) struct ClassInfo {
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
+
+const _: () = assert!(size_of::<ClassInfo>() == 16 && SPAN_UNITS_MAX <= u8::MAX as usize);
 
 const NONE: ClassInfo = ClassInfo {
     size: 0,
@@ -122,8 +125,8 @@ const fn info(size: usize) -> ClassInfo {
     ClassInfo {
         size: size as u32,
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
-        units: units as u16,
-        growth: span_growth(size, units) as u16,
+        units: units as u8,
+        growth: span_growth(size, units) as u8,
         magazine_crowded: magazine(size, MAGAZINE_CROWDED),
         magazine_least: magazine(size, MAGAZINE_LEAST),
         magazine_most,

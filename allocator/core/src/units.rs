@@ -109,7 +109,13 @@ pub(crate) const NOBODYS_MASK: usize = (1 << INDEX_SHIFT) - (1 << CLASS_SHIFT);
 /// Class in an entry.
 #[inline]
 pub(crate) fn class_in(entry: Entry) -> Class {
-    entry as usize >> CLASS_SHIFT & ((1 << CLASS_BITS) - 1)
+    class_in_place(entry) >> CLASS_SHIFT
+}
+
+/// The same where it stands.
+#[inline(always)]
+pub(crate) fn class_in_place(entry: Entry) -> usize {
+    entry as usize & ((1 << CLASS_BITS) - 1) << CLASS_SHIFT
 }
 
 /// Index of the owning arena in an entry.
