@@ -175,7 +175,7 @@ unsafe extern "C" fn realloc_far(block: *mut c_void, size: usize) -> *mut c_void
         return ptr::null_mut();
     }
     // SAFETY: the caller's contract.
-    match unsafe { ample_core::realloc(block.cast(), size, 1) } {
+    match unsafe { ample_core::realloc_slow(block.cast(), size, 1) } {
         Ok(new) => or_enomem(new),
         // SAFETY: the caller's contract; the block is not ours.
         Err(_) => unsafe { foreign::realloc(block, size) },

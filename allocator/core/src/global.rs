@@ -312,10 +312,12 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     }
 }
 
+/// The whole of realloc.
+///
 /// # Safety
 /// As for [`realloc`].
 #[inline(never)]
-unsafe fn realloc_slow(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
+pub unsafe fn realloc_slow(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
     // SAFETY: the caller's contract.
     unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
 }

@@ -225,19 +225,30 @@ impl Allocator {
         if fits {
             return Ok(block);
         }
-        if old_size > SMALL_MAX && size > old_size && align <= UNIT {
+        let grows = size > old_size.max(SMALL_MAX) && align <= UNIT;
+        let mut new = if grows { self.allocate_to_grow(heap, old_size, size) } else { ptr::null_mut() };
+        let has_room = !new.is_null();
+        if !has_room && grows && old_size > SMALL_MAX {
             // SAFETY: the caller's contract; a block larger than any class is a large one.
             let moved = unsafe { self.move_large(block, size) }?;
             if !moved.is_null() {
                 return Ok(moved);
             }
         }
-        let new = self.allocate_aligned(heap, size, align);
+        if new.is_null() {
+            new = self.allocate_aligned(heap, size, align);
+        }
         if !new.is_null() {
             // SAFETY: both blocks are live and distinct, and at least that long.
             unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
-            // SAFETY: the caller gives the block up.
-            unsafe { self.free(heap, block) }?;
+            // SAFETY: the caller gives the block up; one larger than any class is a large one.
+            unsafe {
+                if has_room && old_size > SMALL_MAX {
+                    self.free_outgrown(block)
+                } else {
+                    self.free(heap, block)
+                }
+            }?;
         }
         Ok(new)
     }

@@ -8,6 +8,7 @@ use crate::large_cache::LARGEST;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::{MOVED_FROM, large};
+use crate::size_class::SMALL_MAX;
 use crate::span::Span;
 use crate::units::{self, Entry, UNIT, UNKEPT};
 
@@ -152,8 +153,23 @@ impl Allocator {
         }
     }
 
-    /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere: where free memory has its pages already, by a copy; else by
-    /// moving its pages to where it will have room. Null: that is not worth it, or not possible.
+    /// A large block for one of `old_size` bytes that grows to `size` and cannot where it lies: where free memory has its pages already, and room to grow
+    /// further; for one that was small so far rather one that this thread freed lately, which takes no lock. Null: there is no such place.
+    #[inline(never)]
+    pub(crate) fn allocate_to_grow(&self, heap: &Heap, old_size: usize, size: usize) -> *mut u8 {
+        if size > isize::MAX as usize {
+            return ptr::null_mut();
+        }
+        let kept = if old_size <= SMALL_MAX { Self::take_kept(heap, size) } else { ptr::null_mut() };
+        if !kept.is_null() {
+            return kept;
+        }
+        let run = self.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
+        run.map_or(ptr::null_mut(), |run| self.hand_out(run))
+    }
+
+    /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere by moving its pages to where it will have room. Null: that is not
+    /// worth it, or not possible.
     ///
     /// # Safety
     /// As for [`Allocator::large_span`]; if the result is not null, the block is no more.
@@ -165,13 +181,6 @@ impl Allocator {
         }
         // Only within a page heap: both runs need its lock.
         let mut pages = self.pages.of(from);
-        if let Some(to) = pages.allocate_dirty_with_room(self.ground(), units(size)) {
-            drop(pages);
-            // SAFETY: both runs are live, the caller's, and no shorter.
-            unsafe { ptr::copy_nonoverlapping(block, start(to), from.bytes()) };
-            self.free_run(from);
-            return Ok(self.hand_out(to));
-        }
         let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
             return Ok(ptr::null_mut());
         };
@@ -256,6 +265,16 @@ impl Allocator {
         let Some(places) = self.large_places() else { return false };
         heap.large.open(places);
         true
+    }
+
+    /// Takes a large block back that became another one, which has room: what is free beside it is to merge with it, for no cache has use for a size that
+    /// the program's block has outgrown.
+    ///
+    /// # Safety
+    /// As for [`Allocator::free_large`].
+    pub(crate) unsafe fn free_outgrown(&self, block: *mut u8) -> Result<(), Foreign> {
+        // SAFETY: the caller's contract.
+        unsafe { self.large_span(block) }.map(|from| self.free_run(from))
     }
 
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.

@@ -60,7 +60,7 @@ pub use allocator::Allocator;
 pub use global::{
     finish, free_far, free_fast, free_slow, keeps_deepbind, malloc_aligned, malloc_aligned_near, malloc_far,
     malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed, prepare, print_statistics, realloc,
-    set_parameter, statistics, trim, usable_size, usable_size_small,
+    realloc_slow, set_parameter, statistics, trim, usable_size, usable_size_small,
 };
 pub use heap::Heap;
 pub use interface::keeps_place;

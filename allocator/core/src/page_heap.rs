@@ -112,6 +112,8 @@ pub(crate) struct Run {
 /// Where a run may come from; what is dirty comes first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
+    /// The longest dirty run, if what is left of it is worth something to a block that grows.
+    Roomy,
     /// Dirty runs.
     Dirty,
     /// Free ones of either kind.
@@ -195,10 +197,12 @@ impl PageHeap {
             let shorter = if wanted > run.units { bins.find(run.units).filter(aligned) } else { None };
             shorter.or_else(|| bins.find(wanted))
         };
-        if let Some(dirty) = in_bins(&self.dirty) {
+        let dirty = if source == Source::Roomy { self.roomy(run.units) } else { in_bins(&self.dirty) };
+        if let Some(dirty) = dirty {
             return Some((dirty, self.unlink(dirty)));
         }
-        if wanted == run.units
+        if source != Source::Roomy
+            && wanted == run.units
             && let Some(combined) = self.combine(ground, wanted)
         {
             self.before_growing(ground, 0);
@@ -208,7 +212,7 @@ impl PageHeap {
             self.before_growing(ground, wanted);
         }
         let found = match source {
-            Source::Dirty => None,
+            Source::Roomy | Source::Dirty => None,
             Source::Free => in_bins(&self.clean),
             Source::Any => in_bins(&self.clean)
                 .or_else(|| self.join(ground, wanted))

@@ -98,6 +98,16 @@ impl PageHeaps {
         })
     }
 
+    /// As [`PageHeap::allocate_with_room`], in the page heap that an arena takes its runs from.
+    pub(crate) fn allocate_with_room(
+        &self,
+        ground: Ground,
+        home: &Home,
+        units: usize,
+    ) -> Option<&'static Span> {
+        self.enter(home).1.allocate_with_room(ground, units)
+    }
+
     /// As [`PageHeap::would_grow`], of the page heap that an arena takes its runs from.
     pub(crate) fn would_grow(&self, home: &Home, units: usize) -> bool {
         // Relaxed: a hint.

@@ -1,7 +1,6 @@
 //! Large runs that change their length.
 
 use super::{Ground, PageHeap, Source, large, ptr};
-use crate::os;
 use crate::span::Span;
 use crate::units::UNIT;
 
@@ -18,17 +17,17 @@ impl PageHeap {
         }
     }
 
-    /// A run of `units` for a large block that grows, made of a dirty one that has room to grow further. `None`: there is none, or
-    /// dirty runs have few pages.
-    pub(crate) fn allocate_dirty_with_room(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
-        let wanted = units.saturating_add(units / ROOM);
-        let possible = wanted <= os::window().len() / UNIT && ground.shared.spread.times() == 1;
-        if !possible || self.dirty.find(wanted).is_none() {
-            return None;
-        }
-        let span = self.allocate(ground, large(wanted, UNIT), Source::Dirty)?;
-        self.shrink(ground, span, units);
-        Some(span)
+    /// A run of `units` for a block that grows, at the beginning of the longest dirty one: what is left of that is behind it, so that the block need
+    /// not move again for long. `None`: none is long enough, or dirty runs have few pages.
+    pub(super) fn allocate_with_room(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
+        let has_pages = ground.shared.spread.times() == 1;
+        has_pages.then(|| self.allocate(ground, large(units, UNIT), Source::Roomy)).flatten()
+    }
+
+    /// The longest dirty run, if it is long enough for a block of `units` and [`ROOM`] behind it.
+    pub(super) fn roomy(&self, units: usize) -> Option<&'static Span> {
+        let least = units.saturating_add(units.div_ceil(ROOM));
+        self.dirty.longest_first().next().filter(|run| run.units.get() >= least)
     }
 
     /// Makes a large run `units` long (more than it has) if the free runs behind it, clean and dirty ones, are long enough.

@@ -89,7 +89,7 @@ fn mappings_are_no_more_than_the_length_allows_however_often_runs_are_split_and_
 #[test]
 fn a_block_that_grows_goes_where_pages_are_and_room_is_left() {
     let world = World::new();
-    let room = |units: usize| world.heap().allocate_dirty_with_room(world.ground(), units);
+    let room = |units: usize| world.heap().allocate_with_room(world.ground(), units);
     assert!(room(MOVED).is_none(), "nothing is dirty");
     assert!(
         room(usize::MAX / UNIT).is_none() && room(usize::MAX).is_none(),
@@ -98,10 +98,17 @@ fn a_block_that_grows_goes_where_pages_are_and_room_is_left() {
     let (first, wall) = (large(&world, 2 * MOVED), large(&world, 1));
     world.free(first);
     assert!(room(2 * MOVED).is_none(), "no room is left");
+    let (longer, next_wall) = (large(&world, 3 * MOVED), large(&world, 1));
+    let start = longer.start.get();
+    world.free(longer);
     let block = room(MOVED).expect("it fits");
-    assert_eq!((block.units.get(), block.dirty.get()), (MOVED, true));
-    assert!(world.heap().extend(world.ground(), block, 2 * MOVED), "it has room");
-    for span in [block, wall] {
+    assert_eq!(
+        (block.start.get(), block.units.get(), block.dirty.get()),
+        (start, MOVED, true),
+        "the longest"
+    );
+    assert!(world.heap().extend(world.ground(), block, 3 * MOVED), "it has room");
+    for span in [block, wall, next_wall] {
         world.free(span);
     }
 }
