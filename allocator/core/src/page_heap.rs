@@ -152,7 +152,10 @@ impl PageHeap {
             return None;
         }
         let (span, place) = self.find(ground, run, wanted, source)?;
-        let head = (span.start.get().next_multiple_of(align.max(UNIT)) - span.start.get()) / UNIT;
+        let head = match source {
+            Source::Roomy => self.left_before(ground, span, units),
+            _ => (span.start.get().next_multiple_of(align.max(UNIT)) - span.start.get()) / UNIT,
+        };
         let (head, span) = match head {
             0 => (None, span),
             _ => match self.split(ground, span, head) {
@@ -383,12 +386,17 @@ impl PageHeap {
         self.queue.remove(span)
     }
 
-    /// The free run whose end touches `address`, which is just outside a run of ours.
-    fn free_neighbour(&self, ground: Ground, address: usize) -> Option<&'static Span> {
+    /// The run for `usage` whose end touches `address`, which is just outside a run of ours.
+    fn neighbour(&self, ground: Ground, address: usize, usage: Use) -> Option<&'static Span> {
         let span = ground.units.neighbour(address, self.page_heap)?;
         // SAFETY: the table names live descriptors at the ends of every run.
         let span = unsafe { span.as_ref() };
-        (span.usage.get() == Use::Free).then_some(span)
+        (span.usage.get() == usage).then_some(span)
+    }
+
+    /// The free one there.
+    fn free_neighbour(&self, ground: Ground, address: usize) -> Option<&'static Span> {
+        self.neighbour(ground, address, Use::Free)
     }
 
     /// Cuts a run that is in no list after `units` units; the rest is a run of the same kind, in no list either.

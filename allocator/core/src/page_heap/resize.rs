@@ -1,11 +1,16 @@
 //! Large runs that change their length.
 
 use super::{Ground, PageHeap, Source, large, ptr};
-use crate::span::Span;
+use crate::span::{Span, Use};
 use crate::units::UNIT;
 
 /// Which part of what a block needs is free behind it, at least, where it moves to without growing the heap: it will need that next.
 const ROOM: usize = 4;
+
+/// Units of a block of `units` and of [`ROOM`] behind it.
+fn with_room(units: usize) -> usize {
+    units.saturating_add(units.div_ceil(ROOM))
+}
 
 impl PageHeap {
     /// Makes a large run `units` long (fewer than it has) and takes the rest back.
@@ -17,8 +22,8 @@ impl PageHeap {
         }
     }
 
-    /// A run of `units` for a block that grows, at the beginning of the longest dirty one: what is left of that is behind it, so that the block need
-    /// not move again for long. `None`: none is long enough, or dirty runs have few pages.
+    /// A run of `units` for a block that grows, out of the longest dirty one: what is left of that is behind it, so that the block need not move again
+    /// for long. `None`: none is long enough, or dirty runs have few pages.
     pub(super) fn allocate_with_room(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         let has_pages = ground.shared.spread.times() == 1;
         has_pages.then(|| self.allocate(ground, large(units, UNIT), Source::Roomy)).flatten()
@@ -26,8 +31,14 @@ impl PageHeap {
 
     /// The longest dirty run, if it is long enough for a block of `units` and [`ROOM`] behind it.
     pub(super) fn roomy(&self, units: usize) -> Option<&'static Span> {
-        let least = units.saturating_add(units.div_ceil(ROOM));
-        self.dirty.longest_first().next().filter(|run| run.units.get() >= least)
+        self.dirty.longest_first().next().filter(|run| run.units.get() >= with_room(units))
+    }
+
+    /// Units at the beginning of that run which are left to a large block that lies before it, and may grow too: as many as it has, or half of what the
+    /// new one does not need.
+    pub(super) fn left_before(&self, ground: Ground, run: &Span, units: usize) -> usize {
+        let before = self.neighbour(ground, run.start.get().wrapping_sub(UNIT), Use::Large);
+        before.map_or(0, |before| before.units.get().min((run.units.get() - with_room(units)) / 2))
     }
 
     /// Makes a large run `units` long (more than it has) if the free runs behind it, clean and dirty ones, are long enough.

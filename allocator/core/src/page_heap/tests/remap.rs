@@ -104,10 +104,11 @@ fn a_block_that_grows_goes_where_pages_are_and_room_is_left() {
     let block = room(MOVED).expect("it fits");
     assert_eq!(
         (block.start.get(), block.units.get(), block.dirty.get()),
-        (start, MOVED, true),
-        "the longest"
+        (start + UNIT, MOVED, true),
+        "in the longest one, as far behind the block before that as that is long"
     );
-    assert!(world.heap().extend(world.ground(), block, 3 * MOVED), "it has room");
+    assert!(world.heap().extend(world.ground(), block, 3 * MOVED - 1), "it has room");
+    assert!(world.heap().extend(world.ground(), wall, 2), "so has the other");
     for span in [block, wall, next_wall] {
         world.free(span);
     }
