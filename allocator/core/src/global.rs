@@ -13,7 +13,7 @@ use crate::large::{Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
-use crate::size_class::{NEAR_MAX, SMALL_MAX, aligned_size, far_class};
+use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local::{self, ENDED, FRESH};
@@ -180,7 +180,7 @@ pub fn malloc_kept(size: usize) -> *mut u8 {
     if size <= SMALL_MAX || size > KEPT_MAX || !heap.claim.try_enter() {
         return ptr::null_mut();
     }
-    let block = Allocator::take_kept(heap, size);
+    let block = Allocator::take_kept(heap, size, QUANTUM);
     heap.claim.leave();
     block
 }

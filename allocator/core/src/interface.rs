@@ -226,7 +226,8 @@ impl Allocator {
             return Ok(block);
         }
         let grows = size > old_size.max(SMALL_MAX) && align <= UNIT;
-        let mut new = if grows { self.allocate_to_grow(heap, old_size, size) } else { ptr::null_mut() };
+        let mut new =
+            if grows { self.allocate_to_grow(heap, old_size, size, align) } else { ptr::null_mut() };
         let has_room = !new.is_null();
         if !has_room && grows && old_size > SMALL_MAX {
             // SAFETY: the caller's contract; a block larger than any class is a large one.

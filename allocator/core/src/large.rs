@@ -8,7 +8,7 @@ use crate::large_cache::LARGEST;
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::{MOVED_FROM, large};
-use crate::size_class::SMALL_MAX;
+use crate::size_class::{LINE, SMALL_MAX};
 use crate::span::Span;
 use crate::units::{self, Entry, UNIT, UNKEPT};
 
@@ -29,7 +29,7 @@ const SPARSE: usize = 16;
 /// # Safety
 /// The block begins a large run, and the caller has just allocated it.
 pub(crate) unsafe fn clear_sparse(block: *mut u8, size: usize) -> bool {
-    let (start, bytes) = (block.addr(), units(size) * UNIT);
+    let (start, bytes) = (block.addr() / UNIT * UNIT, units(size) * UNIT);
     os::resident(start, bytes, bytes / SPARSE).is_some_and(|there| there <= bytes / SPARSE)
         // SAFETY: the caller's contract.
         && unsafe { os::purge(start, bytes) }
@@ -41,22 +41,57 @@ fn units(size: usize) -> usize {
     size.div_ceil(UNIT).max(1)
 }
 
-/// The first byte of a run.
-fn start(run: &Span) -> *mut u8 {
-    ptr::with_exposed_provenance_mut(run.start.get())
+/// Whether a large block begins in the unit with this entry, live or in a cache.
+#[inline(always)]
+fn begins_large(entry: Entry) -> bool {
+    !units::is_small(entry) && units::large_in(entry) != 0
 }
 
-/// Whether `block` is a large one that is live, or in a cache, as its unit's entry sees it.
+/// Bytes by which a block of `size` bytes, at a multiple of `align`, may lie later than its run begins without reaching into another page.
 #[inline(always)]
-fn is_live(entry: Entry, block: *mut u8) -> bool {
-    !units::is_small(entry) && units::large_in(entry) != 0 && block.addr().is_multiple_of(UNIT)
+fn slack(size: usize, align: usize) -> usize {
+    if align <= LINE { size.wrapping_neg() % os::PAGE } else { 0 }
+}
+
+/// The line of a page on which longer blocks than caches keep begin, where they may. (The first two and the last two of a page are dear on some
+/// processors, for who goes from page to page.)
+const LONG_LINE: usize = 8;
+
+/// Chooses where the block in a run begins: on one of the lines that its `slack` allows, by the run's address. Else all blocks would begin in the same
+/// sets of the processor's caches, which hold a dozen lines each. (J. Bonwick's colouring, "The Slab Allocator", 1994; jemalloc takes a random line, for a
+/// page more.) Of long ones there are few, and who touches a byte of each page finds the lines again that others touched: they have one line for all.
+#[inline(never)]
+fn colour(run: &Span, slack: usize) -> *mut u8 {
+    let lines = slack / LINE;
+    // The golden ratio: neighbours lie far apart.
+    let number = ((run.start.get() / UNIT) as u32).wrapping_mul(0x9E37_79B1) >> 16;
+    let line =
+        if run.units.get() > LARGEST { LONG_LINE.min(lines) } else { (number as usize * (lines + 1)) >> 16 };
+    run.offset.set((line * LINE) as u16);
+    block_of(run)
+}
+
+/// The block in a large run.
+#[inline(always)]
+fn block_of(run: &Span) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(run.start.get() + usize::from(run.offset.get()))
 }
 
 impl Allocator {
-    /// A large block of at least `size` bytes, up to [`KEPT_MAX`], that this thread freed lately; null: there is none.
+    /// A large block of at least `size` bytes, up to [`KEPT_MAX`], at a multiple of `align`, up to [`UNIT`], that this thread freed lately; null: there is
+    /// none.
     #[inline(always)]
-    pub(crate) fn take_kept(heap: &Heap, size: usize) -> *mut u8 {
-        heap.large.take(units(size)).map_or(ptr::null_mut(), start)
+    pub(crate) fn take_kept(heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        let Some(run) = heap.large.take(units(size)) else { return ptr::null_mut() };
+        let slack = slack(size, align);
+        // Where it lay it may still be in the processor's caches.
+        if usize::from(run.offset.get()) > slack { colour(run, slack) } else { block_of(run) }
+    }
+
+    /// The same for any `align`.
+    #[inline(never)]
+    fn take_kept_at(heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        if align <= UNIT { Self::take_kept(heap, size, align) } else { ptr::null_mut() }
     }
 
     /// The units of a live large block with this entry if [`Allocator::keep_large`] may keep it.
@@ -74,12 +109,12 @@ impl Allocator {
     /// [`Allocator::free_large`].
     #[inline(always)]
     pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
-        // SAFETY: its entry says that the block is ours.
-        let Some(span) = (unsafe { self.span_at(block) }) else { return false };
-        let kept = block.addr().is_multiple_of(UNIT)
+        // SAFETY: its entry says that a large block begins there.
+        let span = unsafe { self.units.span_of_block(block.addr()) };
+        let kept = block == block_of(span)
             && !span.cached.get()
             && !heap.looks_next(EVENTS_PER_LOOK)
-            && self.keeps(units * UNIT)
+            && !self.options.thresholds.returns_at_once(units * UNIT)
             && heap.large.put_beside(span, units, self.large_bound(heap));
         if kept {
             heap.count_event();
@@ -99,7 +134,7 @@ impl Allocator {
         if size > isize::MAX as usize {
             return (ptr::null_mut(), true);
         }
-        let kept = if align <= UNIT { Self::take_kept(heap, size) } else { ptr::null_mut() };
+        let kept = Self::take_kept_at(heap, size, align);
         if !kept.is_null() {
             return (kept, true);
         }
@@ -126,19 +161,19 @@ impl Allocator {
                 if heap.arena().is_some() {
                     heap.large.note_allocated(span);
                 }
-                (self.hand_out(span), span.dirty.get())
+                self.hand_out(span);
+                (colour(span, slack(size, align)), span.dirty.get())
             }
             None => (ptr::null_mut(), true),
         }
     }
 
     /// Makes a large run of the caller's a live block, or one that changed its length one again.
-    fn hand_out(&self, span: &Span) -> *mut u8 {
+    fn hand_out(&self, span: &Span) {
         let units = span.units.get();
         // Of a fresh one something is learned when it is freed.
         let kept = span.dirty.get() && units <= LARGEST;
         self.units.set_entry(span.start.get(), units::entry_of_large(if kept { units } else { UNKEPT }));
-        start(span)
     }
 
     /// The end of that.
@@ -156,16 +191,26 @@ impl Allocator {
     /// A large block for one of `old_size` bytes that grows to `size` and cannot where it lies: where free memory has its pages already, and room to grow
     /// further; for one that was small so far rather one that this thread freed lately, which takes no lock. Null: there is no such place.
     #[inline(never)]
-    pub(crate) fn allocate_to_grow(&self, heap: &Heap, old_size: usize, size: usize) -> *mut u8 {
+    pub(crate) fn allocate_to_grow(
+        &self,
+        heap: &Heap,
+        old_size: usize,
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
         if size > isize::MAX as usize {
             return ptr::null_mut();
         }
-        let kept = if old_size <= SMALL_MAX { Self::take_kept(heap, size) } else { ptr::null_mut() };
+        let kept =
+            if old_size <= SMALL_MAX { Self::take_kept_at(heap, size, align) } else { ptr::null_mut() };
         if !kept.is_null() {
             return kept;
         }
         let run = self.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
-        run.map_or(ptr::null_mut(), |run| self.hand_out(run))
+        run.map_or(ptr::null_mut(), |run| {
+            self.hand_out(run);
+            colour(run, slack(size, align))
+        })
     }
 
     /// Gives a large block that grows, and cannot where it lies, `size` bytes elsewhere by moving its pages to where it will have room. Null: that is not
@@ -181,7 +226,8 @@ impl Allocator {
         }
         // Only within a page heap: both runs need its lock.
         let mut pages = self.pages.of(from);
-        let Some(to) = pages.allocate_large(self.ground(), units(size)) else {
+        let offset = from.offset.get();
+        let Some(to) = pages.allocate_large(self.ground(), units(size + usize::from(offset))) else {
             return Ok(ptr::null_mut());
         };
         // Over pages that are there none are moved: they would be lost.
@@ -191,7 +237,9 @@ impl Allocator {
             if pages.remap(self.ground(), from, to) {
                 drop(pages);
                 self.mark_fresh(to);
-                return Ok(self.hand_out(to));
+                self.hand_out(to);
+                to.offset.set(offset);
+                return Ok(block_of(to));
             }
             self.hand_out(from);
         }
@@ -219,7 +267,7 @@ impl Allocator {
         let entry = unsafe { self.units.entry(block.addr()) };
         // SAFETY: the caller's contract.
         match unsafe { self.span_at(block) } {
-            Some(span) if is_live(entry, block) && !span.cached.get() => Ok(span),
+            Some(span) if begins_large(entry) && block == block_of(span) && !span.cached.get() => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
             _ => os::die(
@@ -298,7 +346,7 @@ impl Allocator {
     /// As for [`Allocator::large_span`].
     pub(crate) unsafe fn large_size(&self, block: *mut u8) -> Result<usize, Foreign> {
         // SAFETY: the caller's contract.
-        unsafe { self.large_span(block) }.map(Span::bytes)
+        unsafe { self.large_span(block) }.map(|span| span.bytes() - usize::from(span.offset.get()))
     }
 
     /// Makes a large block large enough for `size` bytes where it lies, giving back what it does not need.
@@ -311,7 +359,7 @@ impl Allocator {
         if size > isize::MAX as usize {
             return Ok(false);
         }
-        let (now, wanted) = (span.units.get(), units(size));
+        let (now, wanted) = (span.units.get(), units(size + usize::from(span.offset.get())));
         if wanted < now {
             self.ground().unmark(span);
             self.pages.of(span).shrink(self.ground(), span, wanted);

@@ -73,6 +73,8 @@ pub(crate) struct Span {
     /// Large: whether it was freed and lies in a heap's cache. Only who owns the block, or the cache, touches it. (It is not told in the unit map: there
     /// the blocks of different threads lie in one cache line.)
     pub(crate) cached: Cell<bool>,
+    /// Large: bytes before the block. Only who owns the block, or the cache, touches it.
+    pub(crate) offset: Cell<u16>,
     /// Small: the holes that the system got back, a bit for each page; those in which a block was handed out since are in it no more.
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
@@ -105,6 +107,7 @@ impl Span {
             usage: Cell::new(usage),
             dirty: Cell::new(dirty),
             cached: Cell::new(false),
+            offset: Cell::new(0),
             marked_to: Cell::new(0),
             mappings: Cell::new(0),
             class: Cell::new(0),

@@ -285,12 +285,12 @@ impl Units {
         Self::span_in(unsafe { self.chunk(address) }?, address)
     }
 
-    /// The span of a small block.
+    /// The span of a block.
     ///
     /// # Safety
-    /// `address` is that of a block whose [`Units::entry`] is a small block's, and stays it meanwhile.
+    /// `address` lies in a unit whose [`Units::entry`] is not 0, and stays so meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn span_of_small(&self, address: usize) -> &'static Span {
+    pub(crate) unsafe fn span_of_block(&self, address: usize) -> &'static Span {
         // SAFETY: where there is such an entry the chunk was registered, and the span of each unit written; both stay for ever.
         unsafe {
             // Acquire: as in `chunk`.

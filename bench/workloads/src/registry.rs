@@ -2,14 +2,14 @@
 
 use crate::definition::Definition;
 use crate::workloads::{
-    cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots, idle_return,
-    large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
+    buffers, cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots,
+    idle_return, large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
     realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup, threadtest,
     transaction_pool, xmalloc,
 };
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 25] = [
+pub const WORKLOADS: [&Definition; 26] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
@@ -27,6 +27,7 @@ pub const WORKLOADS: [&Definition; 25] = [
     &size_curve::DEFINITION,
     &rebuild::DEFINITION,
     &giant::DEFINITION,
+    &buffers::DEFINITION,
     &hot_slots::DEFINITION,
     &realloc_growth::DEFINITION,
     &fragmentation::DEFINITION,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ample_protocol::{Description, Measurement, Outcome};
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "malloc-test",
     "heap-leak",
     "false-sharing",
@@ -25,6 +25,7 @@ const NAMES: [&str; 25] = [
     "size-curve",
     "rebuild",
     "giant",
+    "buffers",
     "hot-slots",
     "realloc-growth",
     "fragmentation",
@@ -126,6 +127,7 @@ fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u6
         "rebuild" => {
             (threads * value("rounds") * value("objects"), Some(threads * value("objects") * value("size")))
         }
+        "buffers" => (threads * value("blocks") * value("rounds"), None),
         "hot-slots" => (threads * value("accesses"), None),
         // To 256 KiB in 20 steps of a half each; to 64 KiB in 15 steps of a page each.
         "realloc-growth" => {

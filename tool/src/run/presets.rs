@@ -242,6 +242,7 @@ const LARGE_BLOCKS: &[Item] = &[
     .threads(&[1, 2, 8]),
     item("giant", "giant", &[]),
     item("giant-filled", "giant", &[("touched", 100.0)]).work(&[("replacements", 500.0)]),
+    item("buffers", "buffers", &[]),
     item("realloc-growth", "realloc-growth", &[]),
     item("fragmentation", "fragmentation", &[]),
     item("idle-return", "idle-return", &[("quiet", 10_000.0)]),

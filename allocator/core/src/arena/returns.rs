@@ -34,7 +34,7 @@ impl Arena {
                 continue;
             }
             // SAFETY: as above; the owner changes only under this lock.
-            let span = unsafe { below.ground.units.span_of_small(block.addr()) };
+            let span = unsafe { below.ground.units.span_of_block(block.addr()) };
             let back = span.take_back(info, &blocks[index..]);
             index += back;
             taken += back;
@@ -65,7 +65,7 @@ impl Arena {
             return false;
         }
         // SAFETY: as above; the owner changes only under this lock.
-        let span = unsafe { below.ground.units.span_of_small(block.addr()) };
+        let span = unsafe { below.ground.units.span_of_block(block.addr()) };
         let info = size_class::of(span.class());
         span.take_back(info, &[Cell::new(block)]);
         spans.count_returned(below, info.size as usize);
@@ -91,7 +91,7 @@ fn take_scattered_back(below: Below, own: Entry, info: &ClassInfo, blocks: &[Slo
             return index;
         }
         // SAFETY: as above; the owner changes only under the arena's lock.
-        let span = unsafe { units.span_of_small(block) };
+        let span = unsafe { units.span_of_block(block) };
         if !span.take_one_back(info, block) {
             return index;
         }

@@ -3,6 +3,7 @@
 //! To add one: write its file with a `DEFINITION`, and list it in `registry.rs`. A variant of another workload
 //! uses that one's file: cache-scratch that of cache-thrash, shbench-mixed that of shbench.
 
+pub mod buffers;
 pub mod cache_scratch;
 pub mod cache_thrash;
 pub mod false_sharing;

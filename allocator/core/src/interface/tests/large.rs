@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::large_cache::LARGEST;
+use crate::os::PAGE;
+use crate::size_class::LINE;
 use crate::units::UNKEPT;
 
 /// A heap whose pages were all used before, so that nothing is learned from the blocks.
@@ -40,6 +42,48 @@ fn the_unit_map_knows_where_large_blocks_begin_and_which_may_be_kept() {
     }
     let fresh = allocator.allocate(heap, 12 << 20);
     assert_eq!(large_at(allocator, fresh), UNKEPT, "something may be learned from it");
+}
+
+/// Sixty-four blocks, and how far behind the beginnings of their runs they begin.
+fn offsets(allocator: &Allocator, heap: &Heap, size: usize, align: usize) -> Vec<usize> {
+    let blocks: Vec<_> = (0..64).map(|_| allocator.allocate_aligned(heap, size, align)).collect();
+    let offset_of = |block: &*mut u8| {
+        let (offset, end) = (block.addr() % UNIT, block.addr() + size);
+        assert!(block.addr().is_multiple_of(align.max(LINE)), "{size} {align}");
+        assert!(
+            end.div_ceil(PAGE) == (end - offset).div_ceil(PAGE),
+            "{size} {align}: no page more is touched"
+        );
+        // SAFETY: live.
+        let usable = unsafe { allocator.usable_size(*block) }.expect("ours");
+        assert!(usable >= size && (block.addr() + usable).is_multiple_of(UNIT), "{size} {align}");
+        offset
+    };
+    let offsets = blocks.iter().map(offset_of).collect();
+    blocks.into_iter().for_each(|block| free(allocator, heap, block));
+    offsets
+}
+
+#[test]
+fn large_blocks_begin_on_different_lines_where_that_costs_no_page() {
+    let (allocator, heap) = used(8 << 20);
+    for (size, least) in [(10 * PAGE + 1, 24), (10 * PAGE + 2048, 16), (11 * PAGE - 64, 2), (11 * PAGE, 1)] {
+        // Twice: fresh ones, and some that the thread kept.
+        for _ in 0..2 {
+            let offsets = offsets(allocator, heap, size, 16);
+            let different = offsets.iter().collect::<std::collections::BTreeSet<_>>().len();
+            assert!(different >= least && offsets.iter().all(|offset| *offset < PAGE), "{size}: {offsets:?}");
+        }
+    }
+    let long = LARGEST * UNIT;
+    assert!(
+        offsets(allocator, heap, long + 1, 16).iter().all(|offset| *offset == 512),
+        "those that no cache keeps"
+    );
+    assert!(offsets(allocator, heap, long + PAGE - 64, 16).iter().all(|offset| *offset == 64));
+    for align in [128, PAGE, UNIT, 4 * UNIT] {
+        assert!(offsets(allocator, heap, 10 * PAGE + 1, align).iter().all(|offset| *offset == 0), "{align}");
+    }
 }
 
 #[test]
