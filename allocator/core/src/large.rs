@@ -105,8 +105,8 @@ impl Allocator {
         if units == 0 || units > LARGEST { None } else { Some(units) }
     }
 
-    /// Keeps such a block of `units` for this thread, if it begins there, there is room, and no clock to look at. Else it is as it was, for
-    /// [`Allocator::free_large`].
+    /// Keeps such a block of `units` for this thread, if it begins there, there is room (none where `AMPLE_CACHE` is 0), and no clock to look at. Else it is
+    /// as it was, for [`Allocator::free_large`].
     #[inline(always)]
     pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
         // SAFETY: its entry says that a large block begins there.
