@@ -9,7 +9,7 @@ use crate::fork;
 use crate::heap::{Heap, Place};
 use crate::helper::Helper;
 use crate::interface::{keeps_place, small_size};
-use crate::large::{Foreign, KEPT_MAX};
+use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::PageHeaps;
@@ -176,13 +176,17 @@ pub fn malloc_far(size: usize) -> *mut u8 {
 /// The fast path of malloc of large blocks, those that this thread freed lately; null: [`malloc_slow`] must be asked.
 #[inline(always)]
 pub fn malloc_kept(size: usize) -> *mut u8 {
-    let heap = thread_local::heap();
-    if size <= SMALL_MAX || size > KEPT_MAX || !heap.claim.try_enter() {
+    if size <= SMALL_MAX || size > KEPT_MAX {
         return ptr::null_mut();
     }
-    let block = Allocator::take_kept(heap, size, QUANTUM);
+    let heap = thread_local::heap();
+    if !heap.claim.try_enter() {
+        return ptr::null_mut();
+    }
+    let run = Allocator::take_kept(heap, size);
     heap.claim.leave();
-    block
+    // It is the caller's now.
+    run.map_or(ptr::null_mut(), |run| large::in_kept(run, size, QUANTUM))
 }
 
 /// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.

@@ -1,6 +1,6 @@
 //! Large blocks: runs of units straight from the page heap, one block each.
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use crate::allocator::{Allocator, EVENTS_PER_LOOK};
 use crate::heap::Heap;
@@ -61,14 +61,23 @@ const LONG_LINE: usize = 8;
 /// sets of the processor's caches, which hold a dozen lines each. (J. Bonwick's colouring, "The Slab Allocator", 1994; jemalloc takes a random line, for a
 /// page more.) Of long ones there are few, and who touches a byte of each page finds the lines again that others touched: they have one line for all.
 #[inline(never)]
-fn colour(run: &Span, slack: usize) -> *mut u8 {
+fn colour(run: &Span, slack: usize) -> NonNull<u8> {
     let lines = slack / LINE;
     // The golden ratio: neighbours lie far apart.
     let number = ((run.start.get() / UNIT) as u32).wrapping_mul(0x9E37_79B1) >> 16;
     let line =
         if run.units.get() > LARGEST { LONG_LINE.min(lines) } else { (number as usize * (lines + 1)) >> 16 };
     run.offset.set((line * LINE) as u16);
-    block_of(run)
+    // SAFETY: no run begins at 0.
+    unsafe { NonNull::new_unchecked(block_of(run)) }
+}
+
+/// A block of `size` bytes at a multiple of `align`, up to [`UNIT`], in a run that lay in a cache: where the one before it lay, which may still be in the
+/// processor's caches, if that is possible.
+#[inline(always)]
+pub(crate) fn in_kept(run: &Span, size: usize, align: usize) -> *mut u8 {
+    let slack = slack(size, align);
+    if usize::from(run.offset.get()) > slack { colour(run, slack).as_ptr() } else { block_of(run) }
 }
 
 /// The block in a large run.
@@ -78,20 +87,17 @@ fn block_of(run: &Span) -> *mut u8 {
 }
 
 impl Allocator {
-    /// A large block of at least `size` bytes, up to [`KEPT_MAX`], at a multiple of `align`, up to [`UNIT`], that this thread freed lately; null: there is
-    /// none.
+    /// The run for a large block of at least `size` bytes, up to [`KEPT_MAX`], that this thread freed lately: see [`in_kept`].
     #[inline(always)]
-    pub(crate) fn take_kept(heap: &Heap, size: usize, align: usize) -> *mut u8 {
-        let Some(run) = heap.large.take(units(size)) else { return ptr::null_mut() };
-        let slack = slack(size, align);
-        // Where it lay it may still be in the processor's caches.
-        if usize::from(run.offset.get()) > slack { colour(run, slack) } else { block_of(run) }
+    pub(crate) fn take_kept(heap: &Heap, size: usize) -> Option<&'static Span> {
+        heap.large.take(units(size))
     }
 
-    /// The same for any `align`.
+    /// A large block of at least `size` bytes at a multiple of `align` that this thread freed lately; null: there is none.
     #[inline(never)]
     fn take_kept_at(heap: &Heap, size: usize, align: usize) -> *mut u8 {
-        if align <= UNIT { Self::take_kept(heap, size, align) } else { ptr::null_mut() }
+        let run = if align <= UNIT { Self::take_kept(heap, size) } else { None };
+        run.map_or(ptr::null_mut(), |run| in_kept(run, size, align))
     }
 
     /// The units of a live large block with this entry if [`Allocator::keep_large`] may keep it.
@@ -162,7 +168,7 @@ impl Allocator {
                     heap.large.note_allocated(span);
                 }
                 self.hand_out(span);
-                (colour(span, slack(size, align)), span.dirty.get())
+                (colour(span, slack(size, align)).as_ptr(), span.dirty.get())
             }
             None => (ptr::null_mut(), true),
         }
@@ -209,7 +215,7 @@ impl Allocator {
         let run = self.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
         run.map_or(ptr::null_mut(), |run| {
             self.hand_out(run);
-            colour(run, slack(size, align))
+            colour(run, slack(size, align)).as_ptr()
         })
     }
 

@@ -183,14 +183,18 @@ impl LargeCache {
         }
         let tops = &self.places.get().tops;
         let (mut size, largest) = (units, units + units / 8);
-        while tops[size].get() == NONE {
+        let top = loop {
+            let top = tops.get(size)?;
+            if top.get() != NONE {
+                break top;
+            }
             if size == largest {
                 return None;
             }
             size += 1;
-        }
+        };
         self.used.set(true);
-        Some(self.unlink(&tops[size], size))
+        Some(self.unlink(top, size))
     }
 
     /// Units that there may be beyond those that any cache may have.

@@ -19,7 +19,7 @@ const LIMIT_CACHED: f64 = 34.0;
 const LIMIT_UNCACHED: f64 = 45.0;
 
 /// As [`LIMIT_16`], for a large block (rpmalloc 1.4.3: 149.0).
-const LIMIT_LARGE: f64 = 140.0;
+const LIMIT_LARGE: f64 = 135.0;
 
 /// Most instructions that Ample may need for an aligned block, or one of zeros, and its free (mimalloc 3.3.2: 76.7 and 54.2; what
 /// the C library runs to clear it does not count).
