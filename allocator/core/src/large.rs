@@ -27,7 +27,7 @@ const SPARSE: usize = 16;
 /// be brought only to be filled with zeros. `false`: it is as it was.
 ///
 /// # Safety
-/// The block begins a large run, and the caller has just allocated it.
+/// The block is a large one, in the first unit of its run, and the caller has just allocated it.
 pub(crate) unsafe fn clear_sparse(block: *mut u8, size: usize) -> bool {
     let (start, bytes) = (block.addr() / UNIT * UNIT, units(size) * UNIT);
     os::resident(start, bytes, bytes / SPARSE).is_some_and(|there| there <= bytes / SPARSE)
