@@ -20,7 +20,7 @@ pub fn keeps_place(old_size: usize, size: usize) -> bool {
 /// Bytes of a small block with this entry; `None`: it is none, or came from a starter.
 #[inline(always)]
 pub(crate) fn small_size(entry: Entry) -> Option<usize> {
-    if units::class_in_place(entry) == MIXED {
+    if units::class_in_place(entry) == MIXED << units::CLASS_SHIFT {
         None
     } else {
         Some(size_class::of(units::class_in(entry)).size as usize)
