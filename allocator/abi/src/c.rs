@@ -32,18 +32,21 @@ pub(crate) fn or_enomem(block: *mut u8) -> *mut c_void {
 /// A block of at least `size` bytes, aligned to 16. `malloc(0)` gives a block of its own. NULL and ENOMEM: no memory.
 #[unsafe(no_mangle)]
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.malloc")]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     let block = ample_core::malloc_near(size);
     if block.is_null() { malloc_far(size) } else { block.cast() }
 }
 
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.malloc_far")]
 extern "C" fn malloc_far(size: usize) -> *mut c_void {
     let block = ample_core::malloc_far(size);
     if block.is_null() { malloc_kept(size) } else { block.cast() }
 }
 
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.malloc_kept")]
 extern "C" fn malloc_kept(size: usize) -> *mut c_void {
     let block = ample_core::malloc_kept(size);
     if block.is_null() { malloc_slow(size) } else { block.cast() }
@@ -61,6 +64,7 @@ extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 /// `block` is NULL or a live block of the malloc family that nobody uses any more.
 #[unsafe(no_mangle)]
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.free")]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's contract.
     unsafe { release(block) };
@@ -83,6 +87,7 @@ pub(crate) unsafe fn release(block: *mut c_void) {
 /// As for [`free`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.free_far")]
 unsafe extern "C" fn free_far(block: *mut c_void) {
     // SAFETY: the caller's contract.
     if !unsafe { ample_core::free_far(block.cast()) } {
@@ -106,6 +111,7 @@ unsafe extern "C" fn free_slow(block: *mut c_void) {
 /// A block for `count` elements of `size` bytes, all zero. NULL and ENOMEM: no memory, or the product overflows.
 #[unsafe(no_mangle)]
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.calloc")]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return fail(libc::ENOMEM) };
     let block = ample_core::malloc_near(bytes);
@@ -128,6 +134,7 @@ extern "C" fn calloc_far(bytes: usize) -> *mut c_void {
 /// `block` is NULL or a live block of the malloc family; the caller uses only the result from now on.
 #[unsafe(no_mangle)]
 #[inline(never)]
+#[unsafe(link_section = ".text.ample.realloc")]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's contract.
     let Some(old_size) = (unsafe { ample_core::usable_size_small(block.cast()) }) else {

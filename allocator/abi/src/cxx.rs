@@ -253,6 +253,7 @@ macro_rules! operators {
         $(
             /// operator new: a block of `size` bytes, or an exception.
             #[unsafe(no_mangle)]
+            #[unsafe(link_section = ".text.ample.new")]
             pub extern "C" fn $new(size: usize) -> *mut c_void {
                 new_or_throw(size)
             }
@@ -296,6 +297,7 @@ macro_rules! operators {
             /// # Safety
             /// As for `free`, for a block from operator new.
             #[unsafe(no_mangle)]
+            #[unsafe(link_section = ".text.ample.delete")]
             pub unsafe extern "C" fn $delete(block: *mut c_void) {
                 // SAFETY: the caller's contract.
                 unsafe { release(block) };
@@ -307,6 +309,7 @@ macro_rules! operators {
             /// # Safety
             /// As for `free`, for a block from operator new.
             #[unsafe(no_mangle)]
+            #[unsafe(link_section = ".text.ample.delete_sized")]
             pub unsafe extern "C" fn $delete_2(block: *mut c_void, _: usize) {
                 // SAFETY: the caller's contract.
                 unsafe { release(block) };

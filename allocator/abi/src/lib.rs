@@ -10,6 +10,7 @@
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `opening` | glibc: `dlopen`, so that every library that a program opens sees our malloc |
 //! | `foreign` | blocks that came from the C library's own malloc |
+//! | `placed` | where in memory the functions begin that are called most |
 #![cfg_attr(not(test), no_std)]
 
 mod c;
@@ -21,6 +22,7 @@ mod libc_names;
 #[cfg(target_env = "gnu")]
 mod opening;
 mod own;
+mod placed;
 mod tbb;
 
 /// Ends the process: this library neither unwinds nor formats.

@@ -4,7 +4,7 @@ use core::ptr::{self, NonNull};
 
 use crate::allocator::{Allocator, EVENTS_PER_LOOK};
 use crate::heap::Heap;
-use crate::large_cache::LARGEST;
+use crate::large_cache::{LARGEST, sparse};
 use crate::options::Name;
 use crate::os;
 use crate::page_heap::{MOVED_FROM, large};
@@ -148,16 +148,24 @@ impl Allocator {
             heap.large.note_missed(units(size), self.budget.large_more(), heap.events());
             self.look_at_growth(heap);
         }
-        let run = |align| self.pages.allocate(self.ground(), self.home(heap), large(units(size), align));
+        let sparse = self.sparse(heap, size, align);
+        if !sparse.is_null() {
+            return (sparse, true);
+        }
+        let (least, wanted) = (units(size), self.length(units(size)));
+        let run = |units, align| self.pages.allocate(self.ground(), self.home(heap), large(units, align));
         let alone = || {
-            let apart = heap.large.has_one_at_a_time(units(size));
-            let run = large(units(size), align);
+            let apart = heap.large.has_one_at_a_time(wanted);
+            let run = large(wanted, align);
             apart.then(|| self.pages.allocate_apart(self.ground(), &heap.large.page_heap, run)).flatten()
         };
         let elsewhere = || {
-            let spread = self.ground().spread(units(size));
-            let there = if spread > align { run(spread) } else { None };
-            there.or_else(|| run(align))
+            let spread = self.ground().spread(wanted);
+            let there = if spread > align { run(wanted, spread) } else { None };
+            // Where the system gives no more, a hole may be long enough for the block alone.
+            there
+                .or_else(|| run(wanted, align))
+                .or_else(|| if wanted > least { run(least, align) } else { None })
         };
         match alone().or_else(elsewhere) {
             Some(span) => {
@@ -174,16 +182,43 @@ impl Allocator {
         }
     }
 
+    /// Units that a heap may keep of freed blocks where the program touches little of them; 0: it touches much, or nothing is kept.
+    pub(crate) fn sparse_bound(&self) -> usize {
+        let keeps = self.options.is_on(Name::Cache) && !self.is_tight();
+        if keeps { self.budget.large() * self.ground().kept_times() } else { 0 }
+    }
+
+    /// Units of a run for a block of `units`: where such blocks are sparse, as many as all blocks of a class have.
+    fn length(&self, units: usize) -> usize {
+        if self.sparse_bound() > 0 { sparse::length(units) } else { units }
+    }
+
+    /// A large block of at least `size` bytes out of those that are kept because little of them was touched; null: there is none.
+    #[inline(never)]
+    fn sparse(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        let run = if align <= UNIT { heap.large.take_sparse(units(size)) } else { None };
+        run.map_or(ptr::null_mut(), |run| {
+            let lent = sparse::length(units(size));
+            if lent < run.units.get() {
+                run.lent.set(lent as u32);
+                self.hand_out(run);
+            }
+            heap.large.note_allocated(run);
+            in_kept(run, size, align)
+        })
+    }
+
     /// Makes a large run of the caller's a live block, or one that changed its length one again.
     fn hand_out(&self, span: &Span) {
         let units = span.units.get();
-        // Of a fresh one something is learned when it is freed.
-        let kept = span.dirty.get() && units <= LARGEST;
+        // Of a fresh one something is learned when it is freed, and all of one that is lent in part is to serve again.
+        let kept = span.dirty.get() && span.lent.get() == 0 && units <= LARGEST;
         self.units.set_entry(span.start.get(), units::entry_of_large(if kept { units } else { UNKEPT }));
     }
 
     /// The end of that.
     fn take_in(&self, span: &Span) {
+        span.lent.set(0);
         self.units.set_entry(span.start.get(), 0);
     }
 
@@ -291,18 +326,24 @@ impl Allocator {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
         self.ground().learn_touched(span);
-        let bound = self.large_bound(heap);
-        let (settled, fits) = (heap.arena().is_some(), span.units.get() <= bound.min(LARGEST));
-        if settled && fits && self.keeps(span.bytes()) && self.open_cache(heap) {
-            if !span.dirty.replace(true) {
-                // Nothing is to be learned from it any more.
+        let settled = heap.arena().is_some();
+        let (bound, sparse) = (self.large_bound(heap), self.sparse_bound());
+        let most = if sparse > 0 { sparse } else { bound.min(LARGEST) };
+        if settled {
+            heap.large.note_freed(span);
+        }
+        if settled && span.units.get() <= most && self.keeps(span.bytes()) && self.open_cache(heap) {
+            // Nothing is to be learned from it any more, and nothing of it is lent.
+            let (dirty, lent) = (span.dirty.replace(true), span.lent.replace(0));
+            if !dirty || lent > 0 {
                 self.hand_out(span);
             }
-            heap.large.put(span, span.units.get(), bound, |other| self.free_run(other));
-        } else {
-            if settled {
-                heap.large.note_freed(span);
+            if sparse == 0 {
+                heap.large.put(span, span.units.get(), bound, |other| self.free_run(other));
+            } else if !heap.large.put_sparse(span, sparse) {
+                self.free_run(span);
             }
+        } else {
             self.free_run(span);
         }
         if settled {
@@ -352,7 +393,12 @@ impl Allocator {
     /// As for [`Allocator::large_span`].
     pub(crate) unsafe fn large_size(&self, block: *mut u8) -> Result<usize, Foreign> {
         // SAFETY: the caller's contract.
-        unsafe { self.large_span(block) }.map(|span| span.bytes() - usize::from(span.offset.get()))
+        let span = unsafe { self.large_span(block) }?;
+        let units = match span.lent.get() {
+            0 => span.units.get(),
+            lent => lent as usize,
+        };
+        Ok(units * UNIT - usize::from(span.offset.get()))
     }
 
     /// Makes a large block large enough for `size` bytes where it lies, giving back what it does not need.
@@ -365,7 +411,12 @@ impl Allocator {
         if size > isize::MAX as usize {
             return Ok(false);
         }
-        let (now, wanted) = (span.units.get(), units(size + usize::from(span.offset.get())));
+        let wanted = self.length(units(size + usize::from(span.offset.get())));
+        let (now, lent) = (span.units.get(), span.lent.get() as usize);
+        if lent > 0 && wanted <= now {
+            span.lent.set(wanted as u32);
+            return Ok(true);
+        }
         if wanted < now {
             self.ground().unmark(span);
             self.pages.of(span).shrink(self.ground(), span, wanted);

@@ -2,6 +2,8 @@
 //! the same ones, whose pages are there and whose lines may still be in its caches, without a lock. (The idea is that of
 //! oneTBB's large object cache, R. Dementiev's answer to the question that gave this project its second motto.)
 
+pub(crate) mod sparse;
+
 use core::cell::Cell;
 use core::ptr;
 
@@ -35,6 +37,8 @@ pub(crate) struct Places {
     left: Cell<u8>,
     /// The first place where nothing was yet; [`NONE`] while closed.
     fresh: Cell<u8>,
+    /// Beside them, blocks of which little is touched.
+    stacks: sparse::Stacks,
 }
 
 // Both are counted in bytes.
@@ -51,6 +55,7 @@ impl Places {
             missed: [const { Cell::new(0) }; LARGEST + 1],
             left: Cell::new(NONE),
             fresh: Cell::new(NONE),
+            stacks: sparse::Stacks::new(),
         }
     }
 
@@ -131,7 +136,7 @@ impl LargeCache {
 
     /// Gives the places of an empty cache up.
     pub(crate) fn close(&self) -> Option<&'static Places> {
-        debug_assert_eq!(self.units.get(), 0);
+        debug_assert_eq!(self.units.get() * UNIT + self.sparse_bytes(), 0);
         self.is_open().then(|| self.places.replace(&CLOSED.0))
     }
 
@@ -279,16 +284,24 @@ impl LargeCache {
         Some((self.unlink(link, units), units))
     }
 
-    /// Takes everything out if nothing was put in or taken since the last call. `most` is as for [`LargeCache::note_missed`], which may have become less.
-    pub(crate) fn trim(&self, most: usize, shed: impl FnMut(&'static Span)) {
+    /// Takes everything out if nothing was put in or taken since the last call; of what lies in stacks, what was not needed, and all beyond `sparse` units. `most`
+    /// is as for [`LargeCache::note_missed`], which may have become less.
+    pub(crate) fn trim(&self, most: usize, sparse: usize, mut shed: impl FnMut(&'static Span)) {
         self.more.set(self.more.get().min(most));
+        self.trim_sparse(sparse, &mut shed);
         if !self.used.replace(false) {
-            self.empty(shed);
+            self.empty_places(&mut shed);
         }
     }
 
     /// Takes everything out, and forgets that there might be more than usual.
     pub(crate) fn empty(&self, mut shed: impl FnMut(&'static Span)) {
+        self.trim_sparse(0, &mut shed);
+        self.empty_places(&mut shed);
+    }
+
+    /// The same, but for what lies in stacks.
+    fn empty_places(&self, shed: &mut impl FnMut(&'static Span)) {
         while let Some((span, _)) = self.take_next() {
             shed(span);
         }
@@ -410,7 +423,7 @@ mod tests {
         assert_eq!((free(&cache, 20), ask(&cache, 20, 8, false)), (12, 8));
         assert_eq!(cache.more(), 8, "no more than may be");
         assert_eq!((free(&cache, 20), ask(&cache, 20, 1000, false)), (11, 9));
-        cache.trim(1000, |_| unreachable!("it was used"));
+        cache.trim(1000, 0, |_| unreachable!("it was used"));
         let more = cache.more();
         assert!(more > 3 * 8, "{more}");
         free(&cache, 20);
@@ -463,9 +476,9 @@ mod tests {
     fn what_was_not_used_for_a_while_is_shed() {
         let (cache, mut shed) = (open(), Vec::new());
         cache.put(block(1), 5, LARGEST, |_| unreachable!("there is room"));
-        cache.trim(0, |other| shed.push(other));
+        cache.trim(0, 0, |other| shed.push(other));
         assert!(shed.is_empty(), "it was used");
-        cache.trim(0, |other| shed.push(other));
+        cache.trim(0, 0, |other| shed.push(other));
         assert_eq!((numbers(&shed), cache.bytes()), (vec![1], 0));
     }
 }

@@ -79,7 +79,9 @@ pub(crate) struct Span {
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
     free: [Cell<u64>; WORDS],
-    /// Neighbours in the page heap's queue of dirty spans, oldest first.
+    /// Large: units that the block may use, where its run is much longer; 0: all of it. Only who owns the block, or the cache, touches it.
+    pub(crate) lent: Cell<u32>,
+    /// Neighbours in the page heap's queue of dirty spans, oldest first. (In a heap's stack of large blocks, `newer` is the one below.)
     pub(crate) newer: Cell<*mut Span>,
     pub(crate) older: Cell<*mut Span>,
     /// When a free span became dirty, in milliseconds of `os::now_ms`.
@@ -98,6 +100,7 @@ impl Span {
         Self {
             next: Cell::new(ptr::null_mut()),
             prev: Cell::new(ptr::null_mut()),
+            lent: Cell::new(0),
             newer: Cell::new(ptr::null_mut()),
             older: Cell::new(ptr::null_mut()),
             start: Cell::new(start),

@@ -195,7 +195,7 @@ impl Allocator {
         let ordered = os::barrier_everywhere();
         for heap in registry.heaps() {
             if ordered && heap.claim.take() {
-                statistics.large_cached += heap.large.bytes();
+                statistics.large_cached += heap.large.bytes() + heap.large.sparse_bytes();
                 for (bin, class) in heap.bins[1..].iter().zip(&mut statistics.classes) {
                     class.cached += bin.cached_blocks();
                 }

@@ -115,7 +115,10 @@ impl Allocator {
             arena.purge_holes(HOLES_ALONE);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
-        heap.large.trim(self.budget.large_more(), |span| self.free_run(span));
+        if let Some(span) = heap.large.sparse() {
+            self.ground().look_at_touched(span);
+        }
+        heap.large.trim(self.budget.large_more(), self.sparse_bound(), |span| self.free_run(span));
     }
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.

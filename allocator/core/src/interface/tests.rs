@@ -8,6 +8,8 @@ mod large;
 mod order;
 #[cfg(not(miri))]
 mod returning;
+#[cfg(not(miri))]
+mod sparse;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

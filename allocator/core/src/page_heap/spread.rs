@@ -20,15 +20,22 @@ const LOOKS: usize = 8;
 const LOOK: usize = CHUNK;
 /// What is touched of a sparse block at most, as a part of it.
 const FEW: usize = 2;
+/// The same of one that is hardly touched at all.
+const HARDLY: usize = 16;
+/// How many times as much as of other blocks a thread may keep of either.
+const KEPT_OF_FEW: usize = 8;
+const KEPT_OF_HARDLY: usize = 32;
 
 /// How sparse the program's large blocks are. A hint.
 pub(super) struct Spread {
     score: Score,
+    /// How many of them are hardly touched.
+    hardly: Score,
 }
 
 impl Spread {
     pub(super) const fn new() -> Self {
-        Self { score: Score::new() }
+        Self { score: Score::new(), hardly: Score::new() }
     }
 
     /// By how much dirty runs are longer, at least, than what was touched of them.
@@ -46,16 +53,31 @@ impl Ground<'_> {
         ((UNIT << units.ilog2()) / 2).min(APART_MOST)
     }
 
+    /// How many times as much as of other blocks a thread may keep of the program's large blocks, since they are sparse; 0: they are not.
+    pub(crate) fn kept_times(self) -> usize {
+        match &self.shared.spread {
+            spread if !spread.score.is_high() => 0,
+            spread if spread.hardly.is_high() => KEPT_OF_HARDLY,
+            _ => KEPT_OF_FEW,
+        }
+    }
+
     /// Learns from a large block that is freed, if it was fresh, how much of such blocks the program touches.
     pub(crate) fn learn_touched(self, span: &Span) {
-        if span.dirty.get() || span.units.get() < SPREAD_FROM {
-            return;
+        if !span.dirty.get() && span.units.get() >= SPREAD_FROM {
+            self.look_at_touched(span);
         }
+    }
+
+    /// The same, from one that is free, or about to be. What earlier blocks touched there counts: it is memory too.
+    pub(crate) fn look_at_touched(self, span: &Span) {
         let parts = span.bytes().div_ceil(LOOK).min(LOOKS);
         let apart = span.units.get() / parts * UNIT;
         let look = |part: usize| os::resident(span.start.get() + apart * part, apart.min(LOOK), LOOK);
         // Where nobody knows, all of it.
         let touched: usize = (0..parts).map(|part| look(part).unwrap_or(LOOK)).sum();
-        self.shared.spread.score.count(touched <= parts * apart.min(LOOK) / FEW);
+        let looked_at = parts * apart.min(LOOK);
+        self.shared.spread.score.count(touched <= looked_at / FEW);
+        self.shared.spread.hardly.count(touched <= looked_at / HARDLY);
     }
 }

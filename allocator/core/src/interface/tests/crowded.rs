@@ -63,11 +63,10 @@ fn the_more_threads_the_fewer_freed_large_blocks_each_keeps() {
     let allocator = allocator();
     let mut heaps = attach(allocator, 1);
     let keep = |heap: &Heap| {
-        let blocks: Vec<_> = (0..8).map(|_| allocator.allocate(heap, 256 << 10)).collect();
-        for block in blocks {
-            // SAFETY: live, and given up here.
-            assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
-        }
+        // Of blocks of which little is touched it would be more.
+        let filled = |byte| Filled::new(allocator.allocate(heap, 256 << 10), 256 << 10, byte);
+        let blocks: Vec<_> = (1..=8).map(filled).collect();
+        blocks.into_iter().for_each(|block| block.free(allocator, heap));
         heap.large.bytes()
     };
     assert_eq!(keep(heaps[0]), large_cache::LARGEST * UNIT);

@@ -1,0 +1,214 @@
+//! A heap's freed large blocks in a program that touches little of them: they are hardly memory, so that a thread keeps many more, and longer ones, and
+//! gets them again by class of size. It finds the pages of their fronts there, where it would else touch others. (rpmalloc and snmalloc serve all
+//! large blocks so, those that are filled as well, for which what lies between two sizes is memory.)
+
+use core::cell::Cell;
+use core::ptr;
+
+use super::LargeCache;
+use crate::span::Span;
+use crate::units::UNIT;
+
+/// Classes of sizes: one for each number of units up to eight, then four a doubling, up to 8 MiB.
+const CLASSES: usize = 32;
+/// A block may serve where one of a class that many below is enough: of a sixteenth of its size.
+const WIDTH: usize = 16;
+
+/// The class of the shortest blocks that have at least `units` units, and how many they have. `None`: there is none.
+fn class_of(units: usize) -> Option<(usize, usize)> {
+    let most = units - 1;
+    let log = (most | 4).ilog2() - 2;
+    let mantissa = most >> log;
+    let class = 4 * log as usize + mantissa;
+    (class < CLASSES).then_some((class, (mantissa + 1) << log))
+}
+
+/// For a block of `units` the length of a run that serves all of its class, or else the same.
+pub(crate) fn length(units: usize) -> usize {
+    class_of(units).map_or(units, |(_, units)| units)
+}
+
+/// A stack of blocks for each class. All zeros are empty.
+pub(super) struct Stacks {
+    tops: [Cell<*const Span>; CLASSES],
+    /// A bit for each that is not empty.
+    occupied: Cell<u32>,
+    /// Units of all, and how many there were at least since the last trim.
+    units: Cell<usize>,
+    least: Cell<usize>,
+}
+
+const _: () = assert!(CLASSES == u32::BITS as usize);
+
+impl Stacks {
+    pub(super) const fn new() -> Self {
+        Self {
+            tops: [const { Cell::new(ptr::null()) }; CLASSES],
+            occupied: Cell::new(0),
+            units: Cell::new(0),
+            least: Cell::new(0),
+        }
+    }
+
+    /// Takes out the newest block of a class that has one.
+    fn pop(&self, class: usize) -> &'static Span {
+        let top = &self.tops[class % CLASSES];
+        // SAFETY: the stack is not empty; what is in it was put in as a span, whose descriptor is never unmapped.
+        let span = unsafe { &*top.get() };
+        top.set(span.newer.get());
+        if top.get().is_null() {
+            self.occupied.set(self.occupied.get() & !(1 << class));
+        }
+        self.units.set(self.units.get() - span.units.get());
+        self.least.set(self.least.get().min(self.units.get()));
+        span.cached.set(false);
+        span
+    }
+
+    /// The class of the longest blocks.
+    fn longest(&self) -> Option<usize> {
+        self.occupied.get().checked_ilog2().map(|class| class as usize)
+    }
+}
+
+impl LargeCache {
+    /// Puts a freed block in, if all that are in such stacks have no more than `bound` units then. `false`: there is no stack for it, or no room.
+    pub(crate) fn put_sparse(&self, span: &'static Span, bound: usize) -> bool {
+        let (units, stacks) = (span.units.get(), &self.places.get().stacks);
+        let Some((class, size)) = class_of(units) else { return false };
+        // It serves those that it is long enough for.
+        let class = class - usize::from(size > units);
+        let all = stacks.units.get() + units;
+        if !self.is_open() || all > bound {
+            return false;
+        }
+        span.cached.set(true);
+        span.newer.set(stacks.tops[class].replace(span).cast_mut());
+        stacks.occupied.set(stacks.occupied.get() | 1 << class);
+        stacks.units.set(all);
+        true
+    }
+
+    /// Takes the newest block of the class of `units` out of its stack, or one of the next that has any, not too far above.
+    pub(crate) fn take_sparse(&self, units: usize) -> Option<&'static Span> {
+        let stacks = &self.places.get().stacks;
+        let class = class_of(units)?.0;
+        let above = (stacks.occupied.get() >> class).trailing_zeros() as usize;
+        (above < WIDTH).then(|| stacks.pop(class + above))
+    }
+
+    /// One of the longest blocks in stacks.
+    pub(crate) fn sparse(&self) -> Option<&'static Span> {
+        let stacks = &self.places.get().stacks;
+        // SAFETY: as in `pop`.
+        stacks.longest().map(|class| unsafe { &*stacks.tops[class].get() })
+    }
+
+    /// Bytes of the blocks in stacks.
+    pub(crate) fn sparse_bytes(&self) -> usize {
+        self.places.get().stacks.units.get() * UNIT
+    }
+
+    /// Takes as many out of their stacks, the longest first, as there were all the time since the last call, and what is more than `bound`.
+    pub(super) fn trim_sparse(&self, bound: usize, shed: &mut impl FnMut(&'static Span)) {
+        let stacks = &self.places.get().stacks;
+        let goal = stacks.units.get().saturating_sub(stacks.least.get()).min(bound);
+        while stacks.units.get() > goal
+            && let Some(class) = stacks.longest()
+        {
+            shed(stacks.pop(class));
+        }
+        // Nobody writes to places that are closed.
+        if self.is_open() {
+            stacks.least.set(stacks.units.get());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::large_cache::Places;
+    use crate::span::Use;
+
+    fn open() -> LargeCache {
+        let cache = LargeCache::new();
+        cache.open(Box::leak(Box::new(Places::closed())));
+        cache
+    }
+
+    fn block(units: usize) -> &'static Span {
+        Box::leak(Box::new(Span::new(units * UNIT, units, Use::Large, true, 0)))
+    }
+
+    /// Blocks of so many units, put in; they must fit.
+    fn put(cache: &LargeCache, units: &[usize]) -> Vec<&'static Span> {
+        let blocks: Vec<_> = units.iter().map(|&units| block(units)).collect();
+        assert!(blocks.iter().all(|block| cache.put_sparse(block, usize::MAX) && block.cached.get()));
+        blocks
+    }
+
+    fn take(cache: &LargeCache, units: usize) -> Option<usize> {
+        cache.take_sparse(units).map(|span| {
+            assert!(!span.cached.get());
+            span.units.get()
+        })
+    }
+
+    #[test]
+    fn classes_are_a_quarter_apart_at_most() {
+        let classes: Vec<_> = (1..).map_while(|units| Some((units, class_of(units)?))).collect();
+        for &(units, (class, long)) in &classes {
+            assert!(long >= units && long * 4 < units * 5, "{units}: {long}");
+            assert_eq!(class_of(long), Some((class, long)), "the longest of its class");
+            assert_eq!(length(units), long);
+        }
+        assert!(classes.is_sorted_by_key(|(_, class)| *class));
+        let &(most, (last, _)) = classes.last().expect("some");
+        assert_eq!((most * UNIT, last + 1), (8 << 20, CLASSES));
+        assert_eq!(length(most + 1), most + 1);
+    }
+
+    #[test]
+    fn the_newest_of_its_class_comes_back_or_one_of_the_next() {
+        let cache = open();
+        let blocks = put(&cache, &[20, 16, 20, 24, 19]);
+        let newest = cache.take_sparse(17).expect("one");
+        assert!(core::ptr::eq(newest, blocks[2]));
+        assert_eq!([17, 17, 17].map(|units| take(&cache, units)), [Some(20), Some(24), None]);
+        // One that is shorter than its class serves the class below.
+        assert_eq!([16, 16, 16].map(|units| take(&cache, units)), [Some(19), Some(16), None]);
+        assert_eq!(cache.sparse_bytes(), 0);
+        put(&cache, &[512]);
+        assert_eq!([32, 600, 33].map(|units| take(&cache, units)), [None, None, Some(512)]);
+    }
+
+    #[test]
+    fn no_more_goes_in_than_the_bound_nor_what_has_no_class() {
+        let cache = open();
+        assert!(cache.put_sparse(block(10), 15) && !cache.put_sparse(block(6), 15));
+        assert!(cache.put_sparse(block(5), 15) && !cache.put_sparse(block(640), 10_000));
+        assert_eq!(cache.sparse_bytes(), 15 * UNIT);
+        let closed = LargeCache::new();
+        assert!(!closed.put_sparse(block(1), usize::MAX) && closed.take_sparse(1).is_none());
+        closed.empty(|_| unreachable!("nothing is there"));
+    }
+
+    #[test]
+    fn what_was_not_needed_since_the_last_time_is_shed() {
+        let (cache, mut shed) = (open(), Vec::new());
+        put(&cache, &[10, 20, 40, 10]);
+        cache.trim(0, usize::MAX, |span| shed.push(span.units.get()));
+        assert!(shed.is_empty(), "there was less since the last time");
+        // Twenty were there all the time.
+        assert_eq!([take(&cache, 40), take(&cache, 20)], [Some(40), Some(20)]);
+        put(&cache, &[40]);
+        cache.trim(0, usize::MAX, |span| shed.push(span.units.get()));
+        assert_eq!(core::mem::take(&mut shed), [40]);
+        cache.trim(0, 15, |span| shed.push(span.units.get()));
+        assert_eq!((core::mem::take(&mut shed).len(), cache.sparse_bytes()), (2, 0));
+        put(&cache, &[3, 30]);
+        cache.empty(|span| shed.push(span.units.get()));
+        assert_eq!((shed, cache.sparse().is_none()), (vec![30, 3], true));
+    }
+}
