@@ -20,6 +20,8 @@ pub struct Foreign;
 pub(crate) const KEPT_MAX: usize = LARGEST * UNIT;
 /// Bytes from which on a block of zeros may be had by giving back what was there: more than those caches hold.
 pub(crate) const CLEARED_FROM: usize = KEPT_MAX + 1;
+/// Of so many events of a heap one looks, when a large block is freed, how much of it was touched although others lay there before.
+const EVENTS_PER_TOUCHED: u32 = 1024;
 /// Of so many pages of a block that is to be zero one at most is in memory where they all go back to the system, instead of being filled with zeros.
 const SPARSE: usize = 16;
 
@@ -325,22 +327,24 @@ impl Allocator {
     pub(crate) unsafe fn free_large(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
-        self.ground().learn_touched(span);
-        let settled = heap.arena().is_some();
+        self.ground().learn_touched(span, heap.looks_next(EVENTS_PER_TOUCHED));
+        let (settled, units) = (heap.arena().is_some(), span.units.get());
         let (bound, sparse) = (self.large_bound(heap), self.sparse_bound());
         let most = if sparse > 0 { sparse } else { bound.min(LARGEST) };
         if settled {
             heap.large.note_freed(span);
         }
-        if settled && span.units.get() <= most && self.keeps(span.bytes()) && self.open_cache(heap) {
+        if settled && units <= most && self.keeps(span.bytes()) && self.open_cache(heap) {
             // Nothing is to be learned from it any more, and nothing of it is lent.
             let (dirty, lent) = (span.dirty.replace(true), span.lent.replace(0));
             if !dirty || lent > 0 {
                 self.hand_out(span);
             }
             if sparse == 0 {
-                heap.large.put(span, span.units.get(), bound, |other| self.free_run(other));
-            } else if !heap.large.put_sparse(span, sparse) {
+                heap.large.put(span, units, bound, |other| self.free_run(other));
+            } else if !(units <= LARGEST && heap.large.put_beside(span, units, bound))
+                && !heap.large.put_sparse(span, sparse)
+            {
                 self.free_run(span);
             }
         } else {

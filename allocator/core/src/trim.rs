@@ -116,7 +116,8 @@ impl Allocator {
         }
         self.trim_spares(heap, SPARES_TRIMMED);
         if let Some(span) = heap.large.sparse() {
-            self.ground().look_at_touched(span);
+            // What earlier blocks touched there counts: it is memory too.
+            self.ground().look_at_touched(span, true);
         }
         heap.large.trim(self.budget.large_more(), self.sparse_bound(), |span| self.free_run(span));
     }

@@ -62,22 +62,30 @@ impl Ground<'_> {
         }
     }
 
-    /// Learns from a large block that is freed, if it was fresh, how much of such blocks the program touches.
-    pub(crate) fn learn_touched(self, span: &Span) {
-        if !span.dirty.get() && span.units.get() >= SPREAD_FROM {
-            self.look_at_touched(span);
+    /// Learns from a large block that is freed how much of such blocks the program touches, if it was fresh; or else, if it is one of those that are looked at
+    /// all the same, that it touches little: what is there may be from earlier blocks.
+    pub(crate) fn learn_touched(self, span: &Span, all_the_same: bool) {
+        let fresh = !span.dirty.get();
+        let asks = || all_the_same && !self.shared.spread.hardly.is_high();
+        if span.units.get() >= SPREAD_FROM && (fresh || asks()) {
+            self.look_at_touched(span, fresh);
         }
     }
 
-    /// The same, from one that is free, or about to be. What earlier blocks touched there counts: it is memory too.
-    pub(crate) fn look_at_touched(self, span: &Span) {
+    /// Learns from a large block how much of such blocks the program touches, or only that it touches little.
+    pub(crate) fn look_at_touched(self, span: &Span, also_much: bool) {
         let parts = span.bytes().div_ceil(LOOK).min(LOOKS);
         let apart = span.units.get() / parts * UNIT;
         let look = |part: usize| os::resident(span.start.get() + apart * part, apart.min(LOOK), LOOK);
         // Where nobody knows, all of it.
         let touched: usize = (0..parts).map(|part| look(part).unwrap_or(LOOK)).sum();
         let looked_at = parts * apart.min(LOOK);
-        self.shared.spread.score.count(touched <= looked_at / FEW);
-        self.shared.spread.hardly.count(touched <= looked_at / HARDLY);
+        let spread = &self.shared.spread;
+        for (score, part) in [(&spread.score, FEW), (&spread.hardly, HARDLY)] {
+            let little = touched <= looked_at / part;
+            if little || also_much {
+                score.count(little);
+            }
+        }
     }
 }

@@ -103,7 +103,7 @@ fn no_more_than_8_mib_go_back_so() {
 #[test]
 fn nothing_goes_back_of_a_program_that_touches_little_of_its_blocks() {
     let world = World::new();
-    (0..4).for_each(|_| world.ground().learn_touched(world.allocate(8, UNIT).expect("memory")));
+    (0..4).for_each(|_| world.ground().learn_touched(world.allocate(8, UNIT).expect("memory"), false));
     let (short, wall) = (world.allocate(64, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
     world.free(short);
     let dirty = world.heap().dirty_bytes();

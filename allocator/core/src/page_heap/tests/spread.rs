@@ -11,7 +11,7 @@ fn use_one(world: &World, units: usize, touched: usize) -> &'static Span {
     let span = world.allocate(units, UNIT).expect("memory");
     // SAFETY: within the block, which is ours.
     unsafe { core::ptr::with_exposed_provenance_mut::<u8>(span.start.get()).write_bytes(1, touched) };
-    world.ground().learn_touched(span);
+    world.ground().learn_touched(span, false);
     span
 }
 
@@ -48,9 +48,34 @@ fn what_was_not_fresh_or_is_small_tells_nothing() {
         assert!(dirty.dirty.get());
         // SAFETY: a live run of ours.
         assert!(unsafe { os::purge(dirty.start.get(), dirty.bytes()) });
-        world.ground().learn_touched(dirty);
+        world.ground().learn_touched(dirty, false);
     }
     assert_eq!(world.ground().spread(LONG), UNIT);
+}
+
+#[test]
+fn what_was_not_fresh_tells_that_little_is_touched_if_it_is_looked_at_but_not_that_much_is() {
+    let world = World::new();
+    let sparse = || world.ground().kept_times() > 0;
+    world.free(use_one(&world, LONG, LONG * UNIT));
+    let dirty = world.allocate(LONG, UNIT).expect("memory");
+    // SAFETY: a live run of ours.
+    assert!(dirty.dirty.get() && unsafe { os::purge(dirty.start.get(), dirty.bytes()) });
+    let told = [(); 2].map(|()| {
+        world.ground().learn_touched(dirty, true);
+        sparse()
+    });
+    assert_eq!(told, [false, true]);
+    // SAFETY: as above.
+    unsafe {
+        core::ptr::with_exposed_provenance_mut::<u8>(dirty.start.get()).write_bytes(1, dirty.bytes());
+    }
+    for _ in 0..4 {
+        world.ground().learn_touched(dirty, true);
+        assert!(sparse(), "what is there may be from earlier blocks");
+    }
+    [(); 2].map(|()| world.ground().look_at_touched(dirty, true));
+    assert!(!sparse());
 }
 
 #[test]
@@ -59,7 +84,7 @@ fn where_nobody_knows_what_was_touched_blocks_lie_side_by_side() {
     for _ in 0..4 {
         let span = world.allocate(SHORT, UNIT).expect("memory");
         os::inject(os::Faults::From(0));
-        world.ground().learn_touched(span);
+        world.ground().learn_touched(span, false);
         os::inject(os::Faults::None);
     }
     assert_eq!(world.ground().spread(SHORT), UNIT);
