@@ -342,10 +342,11 @@ impl Allocator {
             }
             if sparse == 0 {
                 heap.large.put(span, units, bound, |other| self.free_run(other));
-            } else if !(units <= LARGEST && heap.large.put_beside(span, units, bound))
-                && !heap.large.put_sparse(span, sparse)
-            {
-                self.free_run(span);
+            } else {
+                let beside = units <= LARGEST && heap.large.put_beside(span, units, bound);
+                if !beside && !heap.large.put_sparse(span, sparse) {
+                    self.free_run(span);
+                }
             }
         } else {
             self.free_run(span);
