@@ -74,7 +74,7 @@ fn what_was_not_fresh_tells_that_little_is_touched_if_it_is_looked_at_but_not_th
         world.ground().learn_touched(dirty, true);
         assert!(sparse(), "what is there may be from earlier blocks");
     }
-    [(); 2].map(|()| world.ground().look_at_touched(dirty, true));
+    (0..2).for_each(|_| world.ground().look_at_touched(dirty, true));
     assert!(!sparse());
 }
 
