@@ -206,7 +206,8 @@ impl Allocator {
                 self.hand_out(run);
             }
             heap.large.note_allocated(run);
-            in_kept(run, size, align)
+            // Anew: those that stay where they lay, if they can, come to lie at the fronts of their pages, one after the other.
+            colour(run, slack(size, align)).as_ptr()
         })
     }
 
@@ -428,6 +429,7 @@ impl Allocator {
         }
         let extended = wanted > now && self.pages.of(span).extend(self.ground(), span, wanted);
         if extended {
+            span.lent.set(0);
             self.mark_fresh(span);
         }
         if wanted != now {

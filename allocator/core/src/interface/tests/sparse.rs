@@ -93,7 +93,7 @@ fn a_lent_block_grows_where_it_is_and_serves_whole_again() {
     free(allocator, heap, long);
     let mut block = touch(allocator.allocate(heap, 600_000), 100);
     assert_eq!(block.addr() / UNIT, long.addr() / UNIT, "the only one there is");
-    for size in [600_000, 2 * MIB, 7 * MIB, MIB] {
+    for size in [600_000, 2 * MIB, 6 * MIB, MIB] {
         let (addr, before) = (block.addr(), usable(allocator, block));
         block = resize(allocator, heap, block, size);
         let after = usable(allocator, block);
@@ -103,6 +103,18 @@ fn a_lent_block_grows_where_it_is_and_serves_whole_again() {
     free(allocator, heap, block);
     let again = allocator.allocate(heap, 7 * MIB);
     assert_eq!(again.addr() / UNIT, long.addr() / UNIT);
+    free(allocator, heap, again);
+    // Beyond its run, with all that is in it.
+    let mut block = touch(allocator.allocate(heap, 600_000), 600_000);
+    assert!(usable(allocator, block) < MIB);
+    for size in [7 * MIB + MIB / 2, 30 * MIB] {
+        block = resize(allocator, heap, block, size);
+        assert!(usable(allocator, block) >= size);
+        // SAFETY: a live block of more bytes, of which so many were written.
+        assert!(unsafe { std::slice::from_raw_parts(block, 600_000) }.iter().all(|&byte| byte == 1));
+    }
+    free(allocator, heap, block);
+    let again = allocator.allocate(heap, 7 * MIB);
     assert!(usable(allocator, again).abs_diff(whole) < UNIT);
 }
 
@@ -141,4 +153,20 @@ fn what_lies_unused_goes_back() {
         allocator.trim_by_clock(heap);
     }
     assert_eq!(heap.large.sparse_bytes(), 0);
+}
+
+#[test]
+fn blocks_that_come_back_again_and_again_begin_on_different_lines() {
+    let (allocator, heap) = learned(100);
+    let mut random = Random(1);
+    let mut allocate = || -> Vec<_> {
+        let sizes = (0..128).map(|_| 200_000 + random.below(100_000));
+        sizes.map(|size| (allocator.allocate(heap, size), size.wrapping_neg() % os::PAGE)).collect()
+    };
+    for _ in 0..50 {
+        allocate().into_iter().for_each(|(block, _)| free(allocator, heap, block));
+    }
+    let places = allocate();
+    let behind = places.iter().filter(|(block, slack)| block.addr() % os::PAGE > slack / 2).count();
+    assert!((40..=80).contains(&behind), "{behind} of 128 in the second half of where they may begin");
 }
