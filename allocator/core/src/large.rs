@@ -185,6 +185,7 @@ impl Allocator {
     }
 
     /// Units that a heap may keep of freed blocks where the program touches little of them; 0: it touches much, or nothing is kept.
+    #[inline(never)]
     pub(crate) fn sparse_bound(&self) -> usize {
         let keeps = self.options.is_on(Name::Cache) && !self.is_tight();
         if keeps { self.budget.large() * self.ground().kept_times() } else { 0 }
@@ -212,6 +213,7 @@ impl Allocator {
     }
 
     /// Makes a large run of the caller's a live block, or one that changed its length one again.
+    #[inline(never)]
     fn hand_out(&self, span: &Span) {
         let units = span.units.get();
         // Of a fresh one something is learned when it is freed, and all of one that is lent in part is to serve again.
@@ -262,6 +264,7 @@ impl Allocator {
     ///
     /// # Safety
     /// As for [`Allocator::large_span`]; if the result is not null, the block is no more.
+    #[inline(never)]
     pub(crate) unsafe fn move_large(&self, block: *mut u8, size: usize) -> Result<*mut u8, Foreign> {
         // SAFETY: the caller's contract.
         let from = unsafe { self.large_span(block) }?;
@@ -411,6 +414,7 @@ impl Allocator {
     ///
     /// # Safety
     /// As for [`Allocator::large_span`].
+    #[inline(never)]
     pub(crate) unsafe fn resize_large(&self, block: *mut u8, size: usize) -> Result<bool, Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;

@@ -10,6 +10,7 @@ const LOOKS: usize = 16;
 impl PageHeap {
     /// A run of `units`, in no list: a dirty one, at least a quarter as long, and as much as is missing of what is free behind and before
     /// it. (Longer where a neighbour cannot be split for lack of memory for records.)
+    #[inline(never)]
     pub(super) fn combine(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         // No shorter ones: all of what it becomes counts as dirty, and `calloc` fills it with zeros.
         let long = |run: &&Span| run.units.get() >= units / 4;
@@ -44,6 +45,7 @@ impl PageHeap {
 
     /// A clean run of `units` or more, made of a group of free ones whose dirty parts are short and are given back to the system for it: the heap would
     /// grow otherwise.
+    #[inline(never)]
     pub(super) fn join(&mut self, ground: Ground, units: usize) -> Option<&'static Span> {
         let suits = |run: &&'static Span| self.has_room_around(ground, run, units);
         let run = self.dirty.longest_first().take(LOOKS).find(suits)?;

@@ -76,6 +76,7 @@ impl PageHeaps {
     }
 
     /// The page heap that a run belongs to.
+    #[inline(never)]
     pub(crate) fn of(&self, span: &Span) -> Guard<'_, PageHeap> {
         self.heaps[usize::from(span.page_heap) % PAGE_HEAPS].lock()
     }
