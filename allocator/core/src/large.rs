@@ -201,9 +201,9 @@ impl Allocator {
     fn sparse(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
         let run = if align <= UNIT { heap.large.take_sparse(units(size)) } else { None };
         run.map_or(ptr::null_mut(), |run| {
-            let lent = sparse::length(units(size));
-            if lent < run.units.get() {
-                run.lent.set(lent as u32);
+            let granted = sparse::length(units(size));
+            if granted < run.units.get() {
+                run.granted.set(granted as u32);
                 self.hand_out(run);
             }
             heap.large.note_allocated(run);
@@ -216,14 +216,14 @@ impl Allocator {
     #[inline(never)]
     fn hand_out(&self, span: &Span) {
         let units = span.units.get();
-        // Of a fresh one something is learned when it is freed, and all of one that is lent in part is to serve again.
-        let kept = span.dirty.get() && span.lent.get() == 0 && units <= LARGEST;
+        // Of a fresh one something is learned when it is freed, and all of one of which a part is granted is to serve again.
+        let kept = span.dirty.get() && span.granted.get() == 0 && units <= LARGEST;
         self.units.set_entry(span.start.get(), units::entry_of_large(if kept { units } else { UNKEPT }));
     }
 
     /// The end of that.
     fn take_in(&self, span: &Span) {
-        span.lent.set(0);
+        span.granted.set(0);
         self.units.set_entry(span.start.get(), 0);
     }
 
@@ -339,9 +339,9 @@ impl Allocator {
             heap.large.note_freed(span);
         }
         if settled && units <= most && self.keeps(span.bytes()) && self.open_cache(heap) {
-            // Nothing is to be learned from it any more, and nothing of it is lent.
-            let (dirty, lent) = (span.dirty.replace(true), span.lent.replace(0));
-            if !dirty || lent > 0 {
+            // Nothing is to be learned from it any more, and all of it serves again.
+            let (dirty, granted) = (span.dirty.replace(true), span.granted.replace(0));
+            if !dirty || granted > 0 {
                 self.hand_out(span);
             }
             if sparse == 0 {
@@ -403,9 +403,9 @@ impl Allocator {
     pub(crate) unsafe fn large_size(&self, block: *mut u8) -> Result<usize, Foreign> {
         // SAFETY: the caller's contract.
         let span = unsafe { self.large_span(block) }?;
-        let units = match span.lent.get() {
+        let units = match span.granted.get() {
             0 => span.units.get(),
-            lent => lent as usize,
+            granted => granted as usize,
         };
         Ok(units * UNIT - usize::from(span.offset.get()))
     }
@@ -422,9 +422,9 @@ impl Allocator {
             return Ok(false);
         }
         let wanted = self.length(units(size + usize::from(span.offset.get())));
-        let (now, lent) = (span.units.get(), span.lent.get() as usize);
-        if lent > 0 && wanted <= now {
-            span.lent.set(wanted as u32);
+        let (now, granted) = (span.units.get(), span.granted.get() as usize);
+        if granted > 0 && wanted <= now {
+            span.granted.set(wanted as u32);
             return Ok(true);
         }
         if wanted < now {
@@ -433,7 +433,7 @@ impl Allocator {
         }
         let extended = wanted > now && self.pages.of(span).extend(self.ground(), span, wanted);
         if extended {
-            span.lent.set(0);
+            span.granted.set(0);
             self.mark_fresh(span);
         }
         if wanted != now {

@@ -80,7 +80,7 @@ pub(crate) struct Span {
     /// Small: one bit for each block that was handed out and came back.
     free: [Cell<u64>; WORDS],
     /// Large: units that the block may use, where its run is much longer; 0: all of it. Only who owns the block, or the cache, touches it.
-    pub(crate) lent: Cell<u32>,
+    pub(crate) granted: Cell<u32>,
     /// Neighbours in the page heap's queue of dirty spans, oldest first. (In a heap's stack of large blocks, `newer` is the one below.)
     pub(crate) newer: Cell<*mut Span>,
     pub(crate) older: Cell<*mut Span>,
@@ -100,7 +100,7 @@ impl Span {
         Self {
             next: Cell::new(ptr::null_mut()),
             prev: Cell::new(ptr::null_mut()),
-            lent: Cell::new(0),
+            granted: Cell::new(0),
             newer: Cell::new(ptr::null_mut()),
             older: Cell::new(ptr::null_mut()),
             start: Cell::new(start),

@@ -1,4 +1,4 @@
-//! Large blocks of which the program touches little: threads keep many of them, and lend long ones.
+//! Large blocks of which the program touches little: threads keep many of them, and grant a part of long ones.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn a_long_block_that_serves_for_less_tells_no_more_than_others_would() {
 }
 
 #[test]
-fn a_lent_block_grows_where_it_is_and_serves_whole_again() {
+fn a_block_of_which_a_part_is_granted_grows_where_it_is_and_serves_whole_again() {
     let (allocator, heap) = learned(100);
     heap.large.empty(|kept| allocator.free_run(kept));
     let long = allocator.allocate(heap, 7 * MIB);
