@@ -381,6 +381,12 @@ impl Allocator {
         unsafe { self.large_span(block) }.map(|from| self.free_run(from))
     }
 
+    /// Gives back the large blocks that a heap keeps.
+    #[inline(never)]
+    pub(crate) fn empty_large(&self, heap: &Heap) {
+        heap.large.empty(|kept| self.free_run(kept));
+    }
+
     /// Gives a large block's run back to the page heap, and what it should not keep to the system.
     pub(crate) fn free_run(&self, span: &'static Span) {
         self.take_in(span);

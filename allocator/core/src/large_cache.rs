@@ -301,6 +301,7 @@ impl LargeCache {
     }
 
     /// The same, but for what lies in stacks.
+    #[inline(never)]
     fn empty_places(&self, shed: &mut impl FnMut(&'static Span)) {
         while let Some((span, _)) = self.take_next() {
             shed(span);

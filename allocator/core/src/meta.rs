@@ -36,6 +36,7 @@ impl Meta {
     }
 
     /// Zeroed memory for a `T`, aligned to a cache line.
+    #[inline(never)]
     pub(crate) fn record<T>(&mut self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= os::PAGE - LINE) }
         let bytes = size_of::<T>().next_multiple_of(LINE);
@@ -52,6 +53,7 @@ impl Meta {
     }
 
     /// Zeroed memory for `count` elements in a row.
+    #[inline(never)]
     pub(crate) fn array<T>(&mut self, count: usize) -> Option<NonNull<T>> {
         let bytes = (count * size_of::<T>()).next_multiple_of(LINE);
         if bytes > PIECE / 4 {

@@ -365,6 +365,7 @@ impl PageHeap {
 
     /// Takes a free neighbour out of its lists to merge it with `span`, which is bound for `place`. Gives both the age of the older, and returns
     /// the older's place.
+    #[inline(never)]
     fn absorb(&mut self, neighbour: &Span, span: &Span, place: Place) -> Place {
         let its_place = self.unlink(neighbour);
         let since = span.since_ms.get().min(neighbour.since_ms.get());

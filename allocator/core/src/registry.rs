@@ -144,7 +144,7 @@ impl Allocator {
         heap.claim.enter();
         let is_long = |class: &Class| size_class::of(*class).size >= LONG;
         (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class));
-        heap.large.empty(|span| self.free_run(span));
+        self.empty_large(heap);
         heap.claim.leave();
         let coldest = {
             let mut registry = self.registry.lock();

@@ -127,7 +127,7 @@ impl Allocator {
             self.flush_depot(heap, class);
         }
         self.trim_spares(heap, 0);
-        heap.large.empty(|span| self.free_run(span));
+        self.empty_large(heap);
         arena.release_empty(self.below());
     }
 }

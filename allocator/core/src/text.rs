@@ -14,6 +14,7 @@ pub struct Number {
 
 impl Number {
     /// The number's digits.
+    #[inline(never)]
     pub fn of(mut value: usize) -> Self {
         let mut number = Self { digits: [b'0'; 20], first: 20 };
         while number.first == 20 || value > 0 {
@@ -31,6 +32,7 @@ impl Number {
 }
 
 /// The whole number that `text` is: digits, and K, M or G for powers of 1024.
+#[inline(never)]
 pub(crate) fn parse(text: &[u8]) -> Option<usize> {
     let (digits, unit) = match text.split_last()? {
         (b'K' | b'k', digits) => (digits, 1 << 10),
@@ -72,6 +74,7 @@ impl<'a> Cut<'a> {
     }
 
     /// Appends a part.
+    #[inline(never)]
     pub fn add(&mut self, part: &str) {
         if let Some(rest) = self.room.get_mut(self.length..) {
             let count = part.len().min(rest.len());

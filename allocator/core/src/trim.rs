@@ -47,7 +47,7 @@ impl Allocator {
             }
         }
         self.trim_spares(heap, 0);
-        heap.large.empty(|span| self.free_run(span));
+        self.empty_large(heap);
     }
 
     /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
