@@ -200,6 +200,9 @@ impl Allocator {
     #[inline(never)]
     fn sparse(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
         let run = if align <= UNIT { heap.large.take_sparse(units(size)) } else { None };
+        if run.is_none() {
+            heap.large.make_way(units(size), |short| self.free_run(short));
+        }
         run.map_or(ptr::null_mut(), |run| {
             let granted = sparse::length(units(size));
             if granted < run.units.get() {

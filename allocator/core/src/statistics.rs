@@ -115,6 +115,7 @@ impl Statistics {
     }
 
     /// Writes them as a JSON object; `classes` is an array of objects, of the classes that are in use.
+    #[inline(never)]
     pub fn to_json(&self, sink: Sink<'_>) {
         sink("{");
         for (name, value) in self.fields() {

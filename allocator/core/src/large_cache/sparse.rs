@@ -11,6 +11,8 @@ use crate::units::UNIT;
 
 /// Classes of sizes: one for each number of units up to eight, then four a doubling, up to 8 MiB.
 const CLASSES: usize = 32;
+/// The least class of blocks that no other cache may hold: of more than 1 MiB.
+const LONG: usize = 20;
 /// A block may serve where one of a class that many below is enough: of a sixteenth of its size.
 const WIDTH: usize = 16;
 
@@ -97,6 +99,17 @@ impl LargeCache {
         (above < WIDTH).then(|| stacks.pop(class + above))
     }
 
+    /// A block of `units` is asked for that no stack has. If it is to be the only one of its kind, see [`LargeCache::has_one_at_a_time`], those that are too
+    /// short leave, so that it takes their pages, and more, instead of others.
+    pub(crate) fn make_way(&self, units: usize, mut shed: impl FnMut(&'static Span)) {
+        while self.has_one_at_a_time(units)
+            && let Some(class) = self.places.get().stacks.longest()
+            && class >= LONG
+        {
+            shed(self.places.get().stacks.pop(class));
+        }
+    }
+
     /// One of the longest blocks in stacks.
     pub(crate) fn sparse(&self) -> Option<&'static Span> {
         let stacks = &self.places.get().stacks;
@@ -128,7 +141,7 @@ impl LargeCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::large_cache::Places;
+    use crate::large_cache::{LARGEST, Places};
     use crate::span::Use;
 
     fn open() -> LargeCache {
@@ -167,6 +180,10 @@ mod tests {
         let &(most, (last, _)) = classes.last().expect("some");
         assert_eq!((most * UNIT, last + 1), (8 << 20, CLASSES));
         assert_eq!(length(most + 1), most + 1);
+        assert_eq!(
+            [LARGEST, LARGEST + 1].map(|units| class_of(units).map(|(class, _)| class)),
+            [Some(LONG - 1), Some(LONG)]
+        );
     }
 
     #[test]
@@ -192,6 +209,21 @@ mod tests {
         let closed = LargeCache::new();
         assert!(!closed.put_sparse(block(1), usize::MAX) && closed.take_sparse(1).is_none());
         closed.empty(|_| unreachable!("nothing is there"));
+    }
+
+    #[test]
+    fn short_ones_make_way_for_the_only_long_one() {
+        let (cache, mut shed) = (open(), Vec::new());
+        put(&cache, &[100, 10, LARGEST, 80]);
+        cache.make_way(200, |_| unreachable!("there may be others"));
+        for _ in 0..20 {
+            let long = block(200);
+            cache.note_allocated(long);
+            cache.note_freed(long);
+        }
+        cache.make_way(LARGEST, |_| unreachable!("it is none of the long ones"));
+        cache.make_way(200, |span| shed.push(span.units.get()));
+        assert_eq!((shed, cache.sparse_bytes()), (vec![100, 80], (LARGEST + 10) * UNIT));
     }
 
     #[test]
