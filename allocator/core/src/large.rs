@@ -7,7 +7,7 @@ use crate::heap::Heap;
 use crate::large_cache::{LARGEST, sparse};
 use crate::options::Name;
 use crate::os;
-use crate::page_heap::{MOVED_FROM, large};
+use crate::page_heap::{MOVED_FROM, large, with_room};
 use crate::size_class::{LINE, SMALL_MAX};
 use crate::span::Span;
 use crate::units::{self, Entry, UNIT, UNKEPT};
@@ -254,6 +254,12 @@ impl Allocator {
             if old_size <= SMALL_MAX { Self::take_kept_at(heap, size, align) } else { ptr::null_mut() };
         if !kept.is_null() {
             return kept;
+        }
+        // The longest that this thread keeps may be the only one with pages and room; where it becomes a dirty run, the block takes no more of it than it needs.
+        if self.ground().kept_times() == 0
+            && let Some(long) = heap.large.take_longest(with_room(units(size)))
+        {
+            self.free_run(long);
         }
         let run = self.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
         run.map_or(ptr::null_mut(), |run| {

@@ -202,6 +202,13 @@ impl LargeCache {
         Some(self.unlink(top, size))
     }
 
+    /// Takes out one of the longest blocks, if it has at least `units` units.
+    pub(crate) fn take_longest(&self, units: usize) -> Option<&'static Span> {
+        let tops = self.places.get().tops.get(units..)?;
+        let above = tops.iter().rposition(|top| top.get() != NONE)?;
+        Some(self.unlink(&tops[above], units + above))
+    }
+
     /// Units that there may be beyond those that any cache may have.
     #[inline(always)]
     pub(crate) fn more(&self) -> usize {
@@ -351,6 +358,18 @@ mod tests {
         assert!(cache.take(10).is_none() && cache.take(7).is_none());
         assert_eq!([3, 1, 2].map(|_| cache.take(8).map(number)), [Some(3), Some(1), Some(2)]);
         assert!(cache.take(8).is_none() && cache.take(LARGEST).is_none());
+        assert_eq!(cache.units.get(), 0);
+    }
+
+    #[test]
+    fn the_longest_is_taken_out_if_it_is_long_enough() {
+        let cache = open();
+        for (name, units) in [(1, 8), (2, LARGEST), (3, 20)] {
+            assert!(cache.put_beside(block(name), units, usize::MAX));
+        }
+        assert!(cache.take_longest(LARGEST + 1).is_none() && cache.take_longest(usize::MAX).is_none());
+        let taken = [(); 3].map(|()| cache.take_longest(9).map(number));
+        assert_eq!((taken, cache.take_longest(8).map(number)), ([Some(2), Some(3), None], Some(1)));
         assert_eq!(cache.units.get(), 0);
     }
 

@@ -32,6 +32,7 @@ pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::remap::MOVED_FROM;
+pub(crate) use self::resize::with_room;
 pub(crate) use self::shared::Shared;
 use self::shared::{Sums, Told};
 use crate::meta::{Meta, Spares};

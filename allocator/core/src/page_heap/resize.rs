@@ -8,7 +8,7 @@ use crate::units::UNIT;
 const ROOM: usize = 4;
 
 /// Units of a block of `units` and of [`ROOM`] behind it.
-fn with_room(units: usize) -> usize {
+pub(crate) fn with_room(units: usize) -> usize {
     units.saturating_add(units.div_ceil(ROOM))
 }
 

@@ -44,6 +44,22 @@ fn the_unit_map_knows_where_large_blocks_begin_and_which_may_be_kept() {
     assert_eq!(large_at(allocator, fresh), UNKEPT, "something may be learned from it");
 }
 
+#[test]
+fn a_block_that_grows_moves_to_where_the_longest_block_was_that_its_thread_keeps() {
+    let (allocator, heap) = used(4 << 20);
+    let [growing, _behind, long, _end] =
+        [100_000, 100_000, 900_000, 100_000].map(|size| allocator.allocate(heap, size));
+    // Whatever else is free is used.
+    while allocator.allocate(heap, 300_000).addr() < long.addr() + (4 << 20) {}
+    free(allocator, heap, long);
+    // SAFETY: live, and the result is used instead.
+    let grow = |block, size| unsafe { allocator.reallocate(heap, block, size, 1) }.expect("ours");
+    let moved = grow(growing, 300_000);
+    assert!((long.addr()..long.addr() + 300_000).contains(&moved.addr()));
+    assert_eq!(grow(moved, 700_000), moved);
+    assert_eq!(heap.large.bytes(), 0);
+}
+
 /// Sixty-four blocks, and how far behind the beginnings of their runs they begin.
 fn offsets(allocator: &Allocator, heap: &Heap, size: usize, align: usize) -> Vec<usize> {
     let blocks: Vec<_> = (0..64).map(|_| allocator.allocate_aligned(heap, size, align)).collect();
