@@ -186,7 +186,7 @@ pub fn malloc_kept(size: usize) -> *mut u8 {
     let run = Allocator::take_kept(heap, size);
     heap.claim.leave();
     // It is the caller's now.
-    run.map_or(ptr::null_mut(), |run| large::in_kept(run, size, QUANTUM))
+    run.map_or(ptr::null_mut(), |run| large::in_kept(run, size, QUANTUM).as_ptr())
 }
 
 /// The whole of malloc: a block of at least `size` bytes, aligned to 16; null: no memory.

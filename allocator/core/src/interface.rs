@@ -60,6 +60,10 @@ impl Allocator {
     /// A large block, and whether it may hold anything but zeros; null: no memory.
     #[inline(never)]
     fn allocate_run(&self, heap: &Heap, size: usize, align: usize) -> (*mut u8, bool) {
+        let freed = Self::take_freed(heap, size, align);
+        if !freed.is_null() {
+            return (freed, true);
+        }
         let first = self.allocate_large(heap, size, align);
         // What no address space could hold is not worth giving everything back.
         if !first.0.is_null() || size.saturating_add(align) > os::window().len() / 2 {
@@ -156,7 +160,7 @@ impl Allocator {
     ) -> Result<(), Foreign> {
         if !units::is_small(entry) {
             // SAFETY: the caller's contract, and the entry says that the block is not a small one.
-            return unsafe { self.free_not_small(heap, block) };
+            return unsafe { self.free_not_small(heap, block, entry) };
         }
         // SAFETY: the caller's contract.
         unsafe { self.free_slow(heap, block, entry) };
@@ -166,11 +170,12 @@ impl Allocator {
     /// A large or foreign block, NULL.
     ///
     /// # Safety
-    /// As for [`Allocator::free`]; `block` is not a live small block.
+    /// As for [`Allocator::free_unusual`]; `block` is not a live small block.
     #[inline(never)]
-    unsafe fn free_not_small(&self, heap: &Heap, block: *mut u8) -> Result<(), Foreign> {
+    unsafe fn free_not_small(&self, heap: &Heap, block: *mut u8, entry: Entry) -> Result<(), Foreign> {
+        let kept = Self::keepable(entry).is_some_and(|units| self.keep_sparse(heap, block, units));
         // SAFETY: the caller's contract.
-        if block.is_null() { Ok(()) } else { unsafe { self.free_large(heap, block) } }
+        if kept || block.is_null() { Ok(()) } else { unsafe { self.free_large(heap, block) } }
     }
 
     /// Bytes of a block that the program may use.

@@ -59,27 +59,39 @@ fn slack(size: usize, align: usize) -> usize {
 /// processors, for who goes from page to page.)
 const LONG_LINE: usize = 8;
 
+/// Lines of a page.
+const LINES: usize = os::PAGE / LINE;
+
 /// Chooses where the block in a run begins: on one of the lines that its `slack` allows, by the run's address. Else all blocks would begin in the same
 /// sets of the processor's caches, which hold a dozen lines each. (J. Bonwick's colouring, "The Slab Allocator", 1994; jemalloc takes a random line, for a
 /// page more.) Of long ones there are few, and who touches a byte of each page finds the lines again that others touched: they have one line for all.
 #[inline(never)]
 fn colour(run: &Span, slack: usize) -> NonNull<u8> {
-    let lines = slack / LINE;
     // The golden ratio: neighbours lie far apart.
-    let number = ((run.start.get() / UNIT) as u32).wrapping_mul(0x9E37_79B1) >> 16;
-    let line =
-        if run.units.get() > LARGEST { LONG_LINE.min(lines) } else { (number as usize * (lines + 1)) >> 16 };
-    run.offset.set((line * LINE) as u16);
+    let number = ((run.start.get() / UNIT) as u32).wrapping_mul(0x9E37_79B1) >> (u32::BITS - LINES.ilog2());
+    run.colour.set((number as usize * LINE) as u16);
+    if run.units.get() > LARGEST {
+        run.offset.set((LONG_LINE.min(slack / LINE) * LINE) as u16);
+        // SAFETY: no run begins at 0.
+        return unsafe { NonNull::new_unchecked(block_of(run)) };
+    }
+    coloured(run, slack)
+}
+
+/// The block in a run that has a colour: on the line that is its colour if its `slack` allows that, or else on one of few others, so that it mostly lies where
+/// the one before it lay, which may still be in the processor's caches.
+#[inline(always)]
+fn coloured(run: &Span, slack: usize) -> NonNull<u8> {
+    let mask = (1 << (slack + LINE).ilog2()) - 1;
+    run.offset.set(run.colour.get() & mask);
     // SAFETY: no run begins at 0.
     unsafe { NonNull::new_unchecked(block_of(run)) }
 }
 
-/// A block of `size` bytes at a multiple of `align`, up to [`UNIT`], in a run that lay in a cache: where the one before it lay, which may still be in the
-/// processor's caches, if that is possible.
+/// A block of `size` bytes at a multiple of `align`, up to [`UNIT`], in a run that lay in a cache.
 #[inline(always)]
-pub(crate) fn in_kept(run: &Span, size: usize, align: usize) -> *mut u8 {
-    let slack = slack(size, align);
-    if usize::from(run.offset.get()) > slack { colour(run, slack).as_ptr() } else { block_of(run) }
+pub(crate) fn in_kept(run: &Span, size: usize, align: usize) -> NonNull<u8> {
+    coloured(run, slack(size, align))
 }
 
 /// The block in a large run.
@@ -97,9 +109,14 @@ impl Allocator {
 
     /// A large block of at least `size` bytes at a multiple of `align` that this thread freed lately; null: there is none.
     #[inline(never)]
-    fn take_kept_at(heap: &Heap, size: usize, align: usize) -> *mut u8 {
-        let run = if align <= UNIT { Self::take_kept(heap, size) } else { None };
-        run.map_or(ptr::null_mut(), |run| in_kept(run, size, align))
+    pub(crate) fn take_freed(heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        if align > UNIT {
+            return ptr::null_mut();
+        }
+        match Self::take_kept(heap, size) {
+            Some(run) => in_kept(run, size, align).as_ptr(),
+            None => Self::take_sparse(heap, size, align),
+        }
     }
 
     /// The units of a live large block with this entry if [`Allocator::keep_large`] may keep it.
@@ -114,17 +131,42 @@ impl Allocator {
     }
 
     /// Keeps such a block of `units` for this thread, if it begins there, there is room (none where `AMPLE_CACHE` is 0), and no clock to look at. Else it is
-    /// as it was, for [`Allocator::free_large`].
+    /// as it was, for [`Allocator::keep_sparse`].
     #[inline(always)]
     pub(crate) fn keep_large(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
+        let bound = self.large_bound(heap);
+        heap.large.has_room(units, bound)
+            && self.keep(heap, block, units, |span| {
+                heap.large.push(span, units);
+                true
+            })
+    }
+
+    /// The same for what there is no room for, beside it if the program touches little of such blocks. Else it is as it was, for [`Allocator::free_large`].
+    #[inline(never)]
+    pub(crate) fn keep_sparse(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
+        let bound = self.sparse_bound();
+        bound > 0 && self.keep(heap, block, units, |span| heap.large.put_sparse(span, bound))
+    }
+
+    #[inline(always)]
+    fn keep(
+        &self,
+        heap: &Heap,
+        block: *mut u8,
+        units: usize,
+        put: impl FnOnce(&'static Span) -> bool,
+    ) -> bool {
         // SAFETY: its entry says that a large block begins there.
         let span = unsafe { self.units.span_of_block(block.addr()) };
         let kept = block == block_of(span)
             && !span.cached.get()
             && !heap.looks_next(EVENTS_PER_LOOK)
             && !self.options.thresholds.returns_at_once(units * UNIT)
-            && heap.large.put_beside(span, units, self.large_bound(heap));
+            && put(span);
         if kept {
+            // All of it serves again.
+            span.granted.set(0);
             heap.count_event();
         }
         kept
@@ -142,18 +184,11 @@ impl Allocator {
         if size > isize::MAX as usize {
             return (ptr::null_mut(), true);
         }
-        let kept = Self::take_kept_at(heap, size, align);
-        if !kept.is_null() {
-            return (kept, true);
-        }
         if heap.arena().is_some() {
             heap.large.note_missed(units(size), self.budget.large_more(), heap.events());
             self.look_at_growth(heap);
         }
-        let sparse = self.sparse(heap, size, align);
-        if !sparse.is_null() {
-            return (sparse, true);
-        }
+        heap.large.make_way(units(size), |short| self.free_run(short));
         let (least, wanted) = (units(size), self.length(units(size)));
         let run = |units, align| self.pages.allocate(self.ground(), self.home(heap), large(units, align));
         let alone = || {
@@ -198,19 +233,13 @@ impl Allocator {
 
     /// A large block of at least `size` bytes out of those that are kept because little of them was touched; null: there is none.
     #[inline(never)]
-    fn sparse(&self, heap: &Heap, size: usize, align: usize) -> *mut u8 {
-        let run = if align <= UNIT { heap.large.take_sparse(units(size)) } else { None };
-        if run.is_none() {
-            heap.large.make_way(units(size), |short| self.free_run(short));
-        }
-        run.map_or(ptr::null_mut(), |run| {
+    fn take_sparse(heap: &Heap, size: usize, align: usize) -> *mut u8 {
+        heap.large.take_sparse(units(size)).map_or(ptr::null_mut(), |run| {
             let granted = sparse::length(units(size));
             if granted < run.units.get() {
                 run.granted.set(granted as u32);
-                self.hand_out(run);
             }
             heap.large.note_allocated(run);
-            // Anew: those that stay where they lay, if they can, come to lie at the fronts of their pages, one after the other.
             colour(run, slack(size, align)).as_ptr()
         })
     }
@@ -219,8 +248,8 @@ impl Allocator {
     #[inline(never)]
     fn hand_out(&self, span: &Span) {
         let units = span.units.get();
-        // Of a fresh one something is learned when it is freed, and all of one of which a part is granted is to serve again.
-        let kept = span.dirty.get() && span.granted.get() == 0 && units <= LARGEST;
+        // Of a fresh one something is learned when it is freed.
+        let kept = span.dirty.get() && units <= LARGEST;
         self.units.set_entry(span.start.get(), units::entry_of_large(if kept { units } else { UNKEPT }));
     }
 
@@ -250,8 +279,7 @@ impl Allocator {
         if size > isize::MAX as usize {
             return ptr::null_mut();
         }
-        let kept =
-            if old_size <= SMALL_MAX { Self::take_kept_at(heap, size, align) } else { ptr::null_mut() };
+        let kept = if old_size <= SMALL_MAX { Self::take_freed(heap, size, align) } else { ptr::null_mut() };
         if !kept.is_null() {
             return kept;
         }
@@ -348,9 +376,10 @@ impl Allocator {
             heap.large.note_freed(span);
         }
         if settled && units <= most && self.keeps(span.bytes()) && self.open_cache(heap) {
-            // Nothing is to be learned from it any more, and all of it serves again.
-            let (dirty, granted) = (span.dirty.replace(true), span.granted.replace(0));
-            if !dirty || granted > 0 {
+            // All of it serves again.
+            span.granted.set(0);
+            // Nothing is to be learned from it any more.
+            if !span.dirty.replace(true) {
                 self.hand_out(span);
             }
             if sparse == 0 {

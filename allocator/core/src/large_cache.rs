@@ -12,79 +12,46 @@ use crate::units::UNIT;
 
 /// Units of the largest block that is kept, and of all blocks that a cache holds as a rule: 1 MiB, about what the caches of a core hold.
 pub(crate) const LARGEST: usize = (1 << 20) / UNIT;
-/// Places for blocks in a cache, of which the first stands for none.
-const PLACES: usize = 128;
-/// No place.
-const NONE: u8 = 0;
 /// How often malloc finds nothing at all, with no free in between, before a thread may keep more.
 const DRY: u8 = 4;
 
 /// How many blocks in a row, each freed before the next is allocated, tell that a thread has one at a time.
 const ALONE: u8 = 4;
 
-/// Where the blocks of a cache are: for each number of units a stack, linked by places. All zeros are closed: nothing is put in.
+/// Places for the blocks of a cache. All zeros are empty.
 pub(crate) struct Places {
-    spans: [Cell<*const Span>; PLACES],
-    /// Their units; 0: nothing is there.
-    sizes: [Cell<u8>; PLACES],
-    /// The place below in the same stack.
-    below: [Cell<u8>; PLACES],
-    /// For each number of units the place of the newest block. (Of more than the largest there is none.)
-    tops: [Cell<u8>; LARGEST + LARGEST / 8 + 1],
+    /// For each number of units, from one on, the newest block; the others are below it.
+    tops: [Cell<*mut Span>; LARGEST],
     /// For each number of units how many blocks were shed for which there was not allowed to be room since.
-    missed: [Cell<u8>; LARGEST + 1],
-    /// The newest of the places where something was.
-    left: Cell<u8>,
-    /// The first place where nothing was yet; [`NONE`] while closed.
-    fresh: Cell<u8>,
+    missed: [Cell<u8>; LARGEST],
     /// Beside them, blocks of which little is touched.
     stacks: sparse::Stacks,
 }
 
-// Both are counted in bytes.
-const _: () = assert!(LARGEST <= u8::MAX as usize);
-const _: () = assert!(PLACES <= u8::MAX as usize && PLACES.is_power_of_two());
+// A bit for each number of units.
+const _: () = assert!(LARGEST == u64::BITS as usize);
 
 impl Places {
-    const fn closed() -> Self {
+    const fn empty() -> Self {
         Self {
-            spans: [const { Cell::new(ptr::null()) }; PLACES],
-            sizes: [const { Cell::new(0) }; PLACES],
-            below: [const { Cell::new(NONE) }; PLACES],
-            tops: [const { Cell::new(NONE) }; LARGEST + LARGEST / 8 + 1],
-            missed: [const { Cell::new(0) }; LARGEST + 1],
-            left: Cell::new(NONE),
-            fresh: Cell::new(NONE),
+            tops: [const { Cell::new(ptr::null_mut()) }; LARGEST],
+            missed: [const { Cell::new(0) }; LARGEST],
             stacks: sparse::Stacks::new(),
         }
-    }
-
-    /// A place where nothing is.
-    #[inline(always)]
-    fn take(&self) -> Option<u8> {
-        let left = self.left.get();
-        if left != NONE {
-            self.left.set(self.below[usize::from(left) % PLACES].get());
-            return Some(left);
-        }
-        let fresh = self.fresh.get();
-        if fresh == NONE || usize::from(fresh) == PLACES {
-            return None;
-        }
-        self.fresh.set(fresh + 1);
-        Some(fresh)
     }
 }
 
 /// Places that nothing is put into.
 struct Closed(Places);
-// SAFETY: nobody writes to them: there is nothing to take, and no place.
+// SAFETY: nobody writes to them: no block is there, and none is put in.
 unsafe impl Sync for Closed {}
-static CLOSED: Closed = Closed(Places::closed());
+static CLOSED: Closed = Closed(Places::empty());
 
 /// Freed large blocks.
 pub(crate) struct LargeCache {
     places: Cell<&'static Places>,
+    /// A bit for each number of units, from one on, of which there are blocks, or were when it was last looked for one.
+    occupied: Cell<u64>,
     /// Units of all.
     units: Cell<usize>,
     /// How many there may be beyond those that any cache may have.
@@ -92,8 +59,9 @@ pub(crate) struct LargeCache {
     /// How often malloc found nothing at all in a row, and when it was last, in events of the heap.
     dry: Cell<u8>,
     dry_at: Cell<u32>,
-    /// The place that was emptied last to make room.
+    /// Units of the last block that left to make room.
     hand: Cell<u8>,
+    is_open: Cell<bool>,
     /// Whether a block was put in or taken since the last trim.
     used: Cell<bool>,
     /// Where the newest block is, or was, of those that are too large to be kept.
@@ -110,11 +78,13 @@ impl LargeCache {
     pub(crate) const fn new() -> Self {
         Self {
             places: Cell::new(&CLOSED.0),
+            occupied: Cell::new(0),
             units: Cell::new(0),
             more: Cell::new(0),
             dry: Cell::new(0),
             dry_at: Cell::new(0),
-            hand: Cell::new(NONE),
+            hand: Cell::new(0),
+            is_open: Cell::new(false),
             used: Cell::new(false),
             newest: Cell::new(0),
             is_free: Cell::new(true),
@@ -125,19 +95,19 @@ impl LargeCache {
 
     /// Whether it has places.
     pub(crate) fn is_open(&self) -> bool {
-        self.places.get().fresh.get() != NONE
+        self.is_open.get()
     }
 
     /// From now on it takes blocks, into `places`, which are all zeros and nobody else's.
     pub(crate) fn open(&self, places: &'static Places) {
-        places.fresh.set(NONE + 1);
         self.places.set(places);
+        self.is_open.set(true);
     }
 
     /// Gives the places of an empty cache up.
     pub(crate) fn close(&self) -> Option<&'static Places> {
         debug_assert_eq!(self.units.get() * UNIT + self.sparse_bytes(), 0);
-        self.is_open().then(|| self.places.replace(&CLOSED.0))
+        self.is_open.replace(false).then(|| self.places.replace(&CLOSED.0))
     }
 
     /// Whether a block of `units` is too large to be kept, and the thread has had one such block at a time lately.
@@ -165,19 +135,35 @@ impl LargeCache {
         self.units.get() * UNIT
     }
 
-    /// Takes out the block of `units` units that `link` leads to, which is there.
+    /// Takes out the newest block of `units` units, if there is one.
     #[inline(always)]
-    fn unlink(&self, link: &Cell<u8>, units: usize) -> &'static Span {
-        let (places, number) = (self.places.get(), link.get());
-        let place = usize::from(number) % PLACES;
-        link.set(places.below[place].get());
-        places.below[place].set(places.left.replace(number));
-        places.sizes[place].set(0);
+    fn pop(&self, units: usize) -> Option<&'static Span> {
+        let top = &self.places.get().tops[(units - 1) % LARGEST];
+        // SAFETY: what is there was put in as a span, whose descriptor is never unmapped.
+        let span = unsafe { top.get().as_ref() }?;
+        self.unlink(top, span, units);
+        Some(span)
+    }
+
+    /// The same for the oldest.
+    fn take_oldest(&self, units: usize) -> Option<&'static Span> {
+        let mut link = &self.places.get().tops[units - 1];
+        // SAFETY: as in `pop`.
+        let mut span = unsafe { link.get().as_ref() }?;
+        // SAFETY: as in `pop`.
+        while let Some(older) = unsafe { span.newer.get().as_ref() } {
+            (link, span) = (&span.newer, older);
+        }
+        self.unlink(link, span, units);
+        Some(span)
+    }
+
+    /// Takes out the block of `units` units that `link` leads to.
+    #[inline(always)]
+    fn unlink(&self, link: &Cell<*mut Span>, span: &Span, units: usize) {
+        link.set(span.newer.get());
         self.units.set(self.units.get() - units);
-        // SAFETY: where a block is, its span was put in, whose descriptor is never unmapped.
-        let span = unsafe { &*places.spans[place].get() };
         span.cached.set(false);
-        span
     }
 
     /// Takes out the newest block of `units` units, or else of no more than an eighth more.
@@ -186,27 +172,40 @@ impl LargeCache {
         if units > LARGEST {
             return None;
         }
-        let tops = &self.places.get().tops;
-        let (mut size, largest) = (units, units + units / 8);
-        let top = loop {
-            let top = tops.get(size)?;
-            if top.get() != NONE {
-                break top;
+        let mut found = units;
+        let span = loop {
+            if let Some(span) = self.pop(found) {
+                break span;
             }
-            if size == largest {
+            self.is_empty_of(found);
+            let above = (self.occupied.get() >> (units - 1)).trailing_zeros() as usize;
+            if above > units / 8 {
                 return None;
             }
-            size += 1;
+            found = units + above;
         };
         self.used.set(true);
-        Some(self.unlink(top, size))
+        Some(span)
+    }
+
+    /// Learns that there is no block of `units` units.
+    #[inline(always)]
+    fn is_empty_of(&self, units: usize) {
+        self.occupied.set(self.occupied.get() & !(1 << (units - 1)));
     }
 
     /// Takes out one of the longest blocks, if it has at least `units` units.
     pub(crate) fn take_longest(&self, units: usize) -> Option<&'static Span> {
-        let tops = self.places.get().tops.get(units..)?;
-        let above = tops.iter().rposition(|top| top.get() != NONE)?;
-        Some(self.unlink(&tops[above], units + above))
+        loop {
+            let longest = self.occupied.get().checked_ilog2()? as usize + 1;
+            if longest < units {
+                return None;
+            }
+            match self.pop(longest) {
+                None => self.is_empty_of(longest),
+                some => return some,
+            }
+        }
     }
 
     /// Units that there may be beyond those that any cache may have.
@@ -223,7 +222,7 @@ impl LargeCache {
         let dry = if in_a_row && self.units.get() == 0 { self.dry.get().saturating_add(1) } else { 0 };
         self.dry.set(dry);
         if dry >= DRY
-            && let Some(missed) = self.places.get().missed.get(units)
+            && let Some(missed) = self.places.get().missed.get(units - 1)
             && let Some(left) = missed.get().checked_sub(1)
         {
             missed.set(left);
@@ -233,25 +232,32 @@ impl LargeCache {
         }
     }
 
-    /// Puts a freed block of `units` units in beside all others, if there are no more than `bound` then, and there is a place for it; else `false`.
+    /// Whether there are no more than `bound` units with a block of `units` more, and it takes blocks at all.
     #[inline(always)]
-    pub(crate) fn put_beside(&self, span: &'static Span, units: usize, bound: usize) -> bool {
-        let (all, places) = (self.units.get() + units, self.places.get());
-        if all > bound {
-            return false;
-        }
-        let Some(number) = places.take() else { return false };
-        let place = usize::from(number) % PLACES;
-        places.below[place].set(places.tops[units].replace(number));
-        places.sizes[place].set(units as u8);
-        places.spans[place].set(span);
-        span.cached.set(true);
-        self.used.set(true);
-        self.units.set(all);
-        true
+    pub(crate) fn has_room(&self, units: usize, bound: usize) -> bool {
+        self.units.get() + units <= bound && self.is_open()
     }
 
-    /// Puts a freed block of `units` units, at most [`LARGEST`] and `bound`, into an open cache. What is more than `bound`, or than there are places for,
+    /// Puts a freed block of `units` units in beside all others, for which there is room.
+    #[inline(always)]
+    pub(crate) fn push(&self, span: &'static Span, units: usize) {
+        span.newer.set(self.places.get().tops[(units - 1) % LARGEST].replace(ptr::from_ref(span).cast_mut()));
+        span.cached.set(true);
+        self.occupied.set(self.occupied.get() | 1 << (units - 1));
+        self.used.set(true);
+        self.units.set(self.units.get() + units);
+    }
+
+    /// The same if there is room; else `false`.
+    pub(crate) fn put_beside(&self, span: &'static Span, units: usize, bound: usize) -> bool {
+        let has_room = self.has_room(units, bound);
+        if has_room {
+            self.push(span, units);
+        }
+        has_room
+    }
+
+    /// Puts a freed block of `units` units, at most [`LARGEST`] and `bound`, into an open cache. What is more than `bound`
     /// goes to `shed`.
     pub(crate) fn put(
         &self,
@@ -263,32 +269,27 @@ impl LargeCache {
         while !self.put_beside(span, units, bound)
             && let Some((other, units)) = self.take_next()
         {
-            let missed = &self.places.get().missed[units];
+            let missed = &self.places.get().missed[units - 1];
             missed.set(missed.get().saturating_add(1));
             shed(other);
         }
     }
 
-    /// Takes out the block at the next place where one is, and its units.
+    /// Takes out the oldest block of the next number of units of which there are blocks, which is returned.
     fn take_next(&self) -> Option<(&'static Span, usize)> {
-        if self.units.get() == 0 {
-            return None;
-        }
-        let places = self.places.get();
-        let mut place = usize::from(self.hand.get());
-        let units = loop {
-            place = if place + 1 < usize::from(places.fresh.get()) { place + 1 } else { 1 };
-            match places.sizes[place % PLACES].get() {
-                0 => {}
-                units => break usize::from(units),
+        while self.occupied.get() != 0 {
+            let hand = u32::from(self.hand.get());
+            let next = (hand + self.occupied.get().rotate_right(hand).trailing_zeros()) % u64::BITS;
+            let units = next as usize + 1;
+            match self.take_oldest(units) {
+                None => self.is_empty_of(units),
+                Some(span) => {
+                    self.hand.set(units as u8);
+                    return Some((span, units));
+                }
             }
-        };
-        self.hand.set(place as u8);
-        let mut link = &places.tops[units];
-        while usize::from(link.get()) != place {
-            link = &places.below[usize::from(link.get()) % PLACES];
         }
-        Some((self.unlink(link, units), units))
+        None
     }
 
     /// Takes everything out if nothing was put in or taken since the last call; of what lies in stacks, what was not needed, and all beyond `sparse` units. `most`
@@ -326,12 +327,9 @@ mod tests {
     use super::*;
     use crate::span::Use;
 
-    /// Blocks for which there are places.
-    const MOST: usize = PLACES - 1;
-
     fn open() -> LargeCache {
         let cache = LargeCache::new();
-        cache.open(Box::leak(Box::new(Places::closed())));
+        cache.open(Box::leak(Box::new(Places::empty())));
         cache
     }
 
@@ -374,13 +372,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_go_in_than_there_are_places_or_units() {
+    fn no_more_go_in_than_there_may_be_units() {
         let cache = open();
         assert!(cache.put_beside(block(1), 8, 24) && cache.put_beside(block(2), 16, 24));
-        assert!(!cache.put_beside(block(3), 1, 24), "more than the bound");
-        assert!((3..=MOST).all(|number| cache.put_beside(block(number), 1, usize::MAX)));
-        assert!(!cache.put_beside(block(MOST + 1), 1, usize::MAX), "no place");
-        assert!(cache.take(16).is_some() && cache.put_beside(block(MOST + 1), 1, usize::MAX));
+        assert!(!cache.put_beside(block(3), 1, 24) && cache.put_beside(block(3), 1, 25));
+        assert!(cache.take(16).is_some() && cache.put_beside(block(4), 16, 25));
     }
 
     #[test]
@@ -395,27 +391,19 @@ mod tests {
     }
 
     #[test]
-    fn others_make_room_in_turn() {
+    fn the_oldest_make_room_of_each_size_in_turn() {
         let (cache, mut shed) = (open(), Vec::new());
-        for number in 1..=MOST + 2 {
-            cache.put(block(number), number % 3 + 1, 3 * PLACES, |other| shed.push(other));
+        for (name, units) in [(1, 20), (2, 10), (3, 20), (4, 10)] {
+            assert!(cache.put_beside(block(name), units, LARGEST));
         }
-        assert_eq!(numbers(&shed), [1, 2]);
-        shed.clear();
+        for name in 5..=8 {
+            cache.put(block(name), 12, LARGEST, |other| shed.push(other));
+        }
+        assert_eq!(numbers(&shed), [2, 5, 1, 4], "of 10, 12, 20 units, and of 10 again");
+        assert_eq!([(); 4].map(|()| cache.take(12).map(number)), [Some(8), Some(7), Some(6), None]);
         cache.put(block(1000), LARGEST, LARGEST, |other| shed.push(other));
-        let mut shed = numbers(&shed);
-        shed.sort_unstable();
-        assert!(shed.into_iter().eq(3..=MOST + 2));
+        assert_eq!(numbers(&shed), [2, 5, 1, 4, 3]);
         assert_eq!((cache.units.get(), cache.take(LARGEST).map(number)), (LARGEST, Some(1000)));
-    }
-
-    #[test]
-    fn a_block_below_others_of_its_size_is_taken_out_alone() {
-        let (cache, mut shed) = (open(), Vec::new());
-        (1..=3).for_each(|number| assert!(cache.put_beside(block(number), 5, LARGEST)));
-        cache.put(block(4), LARGEST - 10, LARGEST, |other| shed.push(other));
-        assert_eq!(numbers(&shed), [1]);
-        assert_eq!([(); 3].map(|()| cache.take(5).map(number)), [Some(3), Some(2), None]);
     }
 
     /// Puts blocks of eight units in; how many were shed.

@@ -79,20 +79,27 @@ pub(crate) struct Span {
     purged: Cell<u64>,
     /// Small: one bit for each block that was handed out and came back.
     free: [Cell<u64>; WORDS],
-    /// Large: units that the block may use, where its run is much longer; 0: all of it. Only who owns the block, or the cache, touches it.
-    pub(crate) granted: Cell<u32>,
     /// Neighbours in the page heap's queue of dirty spans, oldest first. (In a heap's stack of large blocks, `newer` is the one below.)
-    pub(crate) newer: Cell<*mut Span>,
     pub(crate) older: Cell<*mut Span>,
+    // From here on, a line of its own, besides the first all that is needed to keep large blocks.
+    pub(crate) newer: Cell<*mut Span>,
     /// When a free span became dirty, in milliseconds of `os::now_ms`.
     pub(crate) since_ms: Cell<u64>,
     /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
     pub(crate) marked_to: Cell<usize>,
     /// Mappings of its own that the system keeps for it, at most, since pages were moved there. Guarded by the page heap's lock.
     pub(crate) mappings: Cell<u32>,
+    /// Large: units that the block may use, where its run is much longer; 0: all of it. Only who owns the block, or the cache, touches it.
+    pub(crate) granted: Cell<u32>,
+    /// Large: bytes before the block if its size allows so many.
+    pub(crate) colour: Cell<u16>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Span, free) == 64 - size_of::<u64>());
+const _: () = assert!(
+    core::mem::offset_of!(Span, newer) % 64 == 0
+        && size_of::<Span>() - core::mem::offset_of!(Span, newer) <= 64
+);
 
 impl Span {
     /// A span of `units` units at `start`.
@@ -113,6 +120,7 @@ impl Span {
             offset: Cell::new(0),
             marked_to: Cell::new(0),
             mappings: Cell::new(0),
+            colour: Cell::new(0),
             class: Cell::new(0),
             blocks: Cell::new(0),
             listed: Cell::new(false),

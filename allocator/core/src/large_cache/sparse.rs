@@ -146,7 +146,7 @@ mod tests {
 
     fn open() -> LargeCache {
         let cache = LargeCache::new();
-        cache.open(Box::leak(Box::new(Places::closed())));
+        cache.open(Box::leak(Box::new(Places::empty())));
         cache
     }
 
