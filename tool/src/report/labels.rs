@@ -37,8 +37,9 @@ pub fn place(mut labels: Vec<Label>, gap: i32, bounds: Range<i32>) -> Vec<(Label
 /// A rectangle in pixels: left, top, right, bottom.
 pub type Area = (i32, i32, i32, i32);
 
-/// Width of a character and height of a line, in pixels, rather too large than too small.
+/// Width of a character, also of the bold name of ours, and height of a line, in pixels, rather too large than too small.
 const CHARACTER: i32 = 9;
+const BOLD_CHARACTER: i32 = 11;
 const LINE: i32 = 17;
 
 /// The end of a label that lies at its place: where a name is shorter than its room, it stays beside its point.
@@ -56,7 +57,8 @@ pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec
     let mut taken = obstacles.to_vec();
     let mut placed = Vec::with_capacity(labels.len());
     for label in labels {
-        let width = label.text.chars().count() as i32 * CHARACTER;
+        let character = if label.look.is_bold() { BOLD_CHARACTER } else { CHARACTER };
+        let width = label.text.chars().count() as i32 * character;
         let (x, y) = label.at;
         let rows = [-12, 12, -26, 26, -40, 40];
         let places =
@@ -120,6 +122,10 @@ mod tests {
         assert_eq!(places(&[(100, 100)], &[]), [(108, 88, End::Left)]);
         assert_eq!(places(&[(100, 100)], &[(100, 80, 200, 95)]), [(92, 88, End::Right)]);
         assert_eq!(places(&[(390, 100)], &[]), [(382, 88, End::Right)]);
+        let beside = |name| {
+            place_around(vec![Label { at: (355, 100), text: "name".into(), look: look(name) }], &[], BOUNDS)
+        };
+        assert_eq!(["glibc", "ample"].map(|name| beside(name)[0].2), [End::Left, End::Right], "ours is bold");
         let four = places(&[(100, 100); 4], &[]);
         let area = |&(x, y, end): &(i32, i32, End)| {
             let left = if end == End::Left { x } else { x - 4 * CHARACTER };

@@ -87,6 +87,13 @@ pub struct Look {
     pub dashed: bool,
 }
 
+impl Look {
+    /// Whether its name is bold.
+    pub fn is_bold(self) -> bool {
+        self.width > 2
+    }
+}
+
 const LOOKS: &[(&str, &str, Marker)] = &[
     (OURS, "--s-ample", Marker::Disc),
     (BASELINE, "--s-glibc", Marker::Disc),

@@ -264,7 +264,7 @@ pub(super) fn text(colour: usize) -> TextStyle<'static> {
 /// Names in the colour of their curve; the project's own in bold.
 pub(super) fn name_style(look: Look) -> TextStyle<'static> {
     let font = ("sans-serif", FONT).into_font();
-    let font = if look.width > 2 { font.style(plotters::style::FontStyle::Bold) } else { font };
+    let font = if look.is_bold() { font.style(plotters::style::FontStyle::Bold) } else { font };
     font.color(&stand_in(look.colour)).pos(Pos::new(HPos::Left, VPos::Center))
 }
 
