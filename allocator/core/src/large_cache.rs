@@ -172,23 +172,23 @@ impl LargeCache {
         if units > LARGEST {
             return None;
         }
-        let mut found = units;
-        let span = loop {
-            if let Some(span) = self.pop(found) {
-                break span;
-            }
-            self.is_empty_of(found);
+        let mut found = self.pop(units);
+        while found.is_none() {
             let above = (self.occupied.get() >> (units - 1)).trailing_zeros() as usize;
             if above > units / 8 {
+                // Who never had any wrote nothing: those of threads that have no heap are one for all.
                 return None;
             }
-            found = units + above;
-        };
+            found = self.pop(units + above);
+            if found.is_none() {
+                self.is_empty_of(units + above);
+            }
+        }
         self.used.set(true);
-        Some(span)
+        found
     }
 
-    /// Learns that there is no block of `units` units.
+    /// Learns that there is no block of `units` units any more.
     #[inline(always)]
     fn is_empty_of(&self, units: usize) {
         self.occupied.set(self.occupied.get() & !(1 << (units - 1)));
