@@ -29,38 +29,55 @@ pub(crate) const SPARES_AT_ONCE: u32 = 8;
 pub(crate) const EVENTS_PER_LOOK: u32 = 64;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
+///
+/// In this order: what every process writes to lies together, between the unit map's list of islands, of which only the end is written, and that of the arenas' users.
+#[repr(C)]
 pub struct Allocator {
+    pub(crate) units: Units,
+    pub(crate) tables: &'static Tables,
     pub(crate) options: Options,
     pub(crate) shared: OwnLine<Shared>,
-    pub(crate) units: Units,
-    pub(crate) registry: Lock<Registry>,
-    pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
-    pub(crate) depots: [Depot; CLASS_SLOTS],
-    lenders: Lenders,
-    pub(crate) pages: &'static PageHeaps,
-    /// Of whoever has no arena.
-    home: Home,
     pub(crate) spares: OwnLine<Lock<Batches>>,
     pub(crate) meta: Lock<Meta>,
     pub(crate) budget: Budget,
+    lenders: Lenders,
+    /// Of whoever has no arena.
+    home: Home,
+    pub(crate) registry: Lock<Registry>,
+}
+
+/// Those parts of an allocator that are long and all zeros at first: in the library they take no room, and memory only where they are used.
+#[repr(C)]
+pub(crate) struct Tables {
+    pub(crate) pages: PageHeaps,
+    pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
+    pub(crate) depots: [Depot; CLASS_SLOTS],
+}
+
+impl Tables {
+    pub(crate) const fn new() -> Self {
+        Self {
+            pages: PageHeaps::new(),
+            arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
+            depots: [const { Depot::new() }; CLASS_SLOTS],
+        }
+    }
 }
 
 impl Allocator {
     /// An allocator that holds no memory yet.
-    pub(crate) const fn new(pages: &'static PageHeaps) -> Self {
+    pub(crate) const fn new(tables: &'static Tables) -> Self {
         Self {
+            units: Units::new(),
+            tables,
             options: Options::new(),
             shared: OwnLine(Shared::new()),
-            units: Units::new(),
-            registry: Lock::new(Registry::new()),
-            arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
-            depots: [const { Depot::new() }; CLASS_SLOTS],
-            lenders: Lenders::new(),
-            pages,
-            home: Home::new(),
             spares: OwnLine(Lock::new(Batches::new())),
             meta: Lock::new(Meta::new()),
             budget: Budget::new(),
+            lenders: Lenders::new(),
+            home: Home::new(),
+            registry: Lock::new(Registry::new()),
         }
     }
 
@@ -80,13 +97,13 @@ impl Allocator {
     }
 
     pub(crate) fn below(&self) -> Below<'_> {
-        Below { ground: self.ground(), pages: self.pages, lenders: &self.lenders }
+        Below { ground: self.ground(), pages: &self.tables.pages, lenders: &self.lenders }
     }
 
     /// The arena with this index, which some entry of the unit map names.
     pub(crate) fn arena(&self, index: u16) -> &'static Arena {
         // Acquire: pairs with the Release in `create_arena`.
-        let arena = self.arenas[usize::from(index) % ARENAS].load(Ordering::Acquire);
+        let arena = self.tables.arenas[usize::from(index) % ARENAS].load(Ordering::Acquire);
         if arena.is_null() {
             os::die("ample: free of a pointer that malloc did not return\n");
         }
@@ -267,7 +284,7 @@ impl Allocator {
         if !size_class::fills_lines(class) {
             return None;
         }
-        let taken = self.depots[class].take(class);
+        let taken = self.tables.depots[class].take(class);
         let first = taken.pop();
         while let Some(magazine) = taken.pop() {
             heap.store(class, magazine);
@@ -282,7 +299,7 @@ impl Allocator {
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
         let shared = self.is_strange(heap, blocks) && size_class::fills_lines(class) && !self.is_tight();
-        if shared && self.depots[class].put(class, magazine) {
+        if shared && self.tables.depots[class].put(class, magazine) {
             return;
         }
         self.give_back_all(blocks);

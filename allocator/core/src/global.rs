@@ -1,27 +1,27 @@
 //! The allocator that serves the process: the static value, the calling thread's heap, and the thread's end.
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ops::Deref;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, Tables};
 use crate::fork;
-use crate::heap::{Heap, Place};
+use crate::heap::{FRESH, Heap, Place};
 use crate::helper::Helper;
 use crate::interface::{keeps_place, small_size};
 use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
-use crate::page_heap::PageHeaps;
 use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
-use crate::thread_local::{self, ENDED, FRESH};
+use crate::thread_local;
 use crate::thresholds::Parameter;
 
-pub(crate) static PROCESS: Allocator = Allocator::new(&PAGES);
-/// Apart from the rest, which is not all zeros: what is all zeros takes no room in the library, and memory only where it is used.
-static PAGES: PageHeaps = PageHeaps::new();
+pub(crate) static PROCESS: Allocator = Allocator::new(&TABLES);
+static TABLES: Tables = Tables::new();
 pub(crate) static HELPER: Helper = Helper::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
@@ -64,7 +64,7 @@ impl Drop for Current {
 #[cold]
 fn attach() -> &'static Heap {
     PROCESS.options.read_environment();
-    let Some(heap) = PROCESS.attach() else { return ENDED.heap() };
+    let Some(heap) = PROCESS.attach() else { return ended() };
     // In this order: registering may allocate, which then finds the heap.
     thread_local::set_heap(heap);
     fork::watch();
@@ -74,6 +74,28 @@ fn attach() -> &'static Heap {
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(heap).cast()) };
     }
     heap
+}
+
+/// Memory for [`ended`].
+struct Ended(UnsafeCell<MaybeUninit<Heap>>);
+// SAFETY: written once, by `ended`, before anybody else knows of it.
+unsafe impl Sync for Ended {}
+
+/// The heap of a thread that has given its own back, or could not get one: every call takes the slow path.
+fn ended() -> &'static Heap {
+    static ENDED: Ended = Ended(UnsafeCell::new(MaybeUninit::zeroed()));
+    static IS_MADE: AtomicU32 = AtomicU32::new(0);
+    let memory = NonNull::from(&ENDED.0).cast::<Heap>();
+    // One at a time, and none while the process forks.
+    let registry = PROCESS.registry.lock();
+    // Relaxed, twice: guarded by that lock.
+    if IS_MADE.load(Ordering::Relaxed) == 0 {
+        Heap::write_to(memory);
+        IS_MADE.store(1, Ordering::Relaxed);
+    }
+    drop(registry);
+    // SAFETY: a heap has been made of it, which nobody writes to but for its claim.
+    unsafe { memory.as_ref() }
 }
 
 /// The key whose destructor is [`thread_ends`].
@@ -102,7 +124,7 @@ fn key() -> Option<libc::pthread_key_t> {
 /// Runs when a thread that used malloc ends. Destructors that run later still allocate and free: without a heap.
 extern "C" fn thread_ends(_: *mut c_void) {
     let heap = thread_local::heap();
-    thread_local::set_heap(ENDED.heap());
+    thread_local::set_heap(ended());
     // SAFETY: the heap was attached by this thread, and its slot names another one now.
     unsafe { PROCESS.detach(heap) };
 }

@@ -172,6 +172,22 @@ struct NoSlot(Slot);
 unsafe impl Sync for NoSlot {}
 static NO_SLOT: NoSlot = NoSlot(Cell::new(ptr::null_mut()));
 
+/// A heap that is no thread's own.
+pub(crate) struct Inert(Heap);
+
+// SAFETY: nobody writes to an inert heap but to its claim: all its magazines are absent, both empty and full.
+unsafe impl Sync for Inert {}
+
+/// The heap of a thread that has not used malloc yet: it cannot even be entered.
+pub(crate) static FRESH: Inert = Inert(Heap { claim: Claim::never(), ..Heap::inert() });
+
+impl Inert {
+    /// The heap.
+    pub(crate) fn heap(&self) -> &Heap {
+        &self.0
+    }
+}
+
 impl Heap {
     /// A heap in which every malloc and every free takes the slow path.
     pub(crate) const fn inert() -> Self {
@@ -217,9 +233,19 @@ impl Heap {
         (1..=CLASSES).for_each(|class| self.leave_starter(class));
     }
 
-    /// The same for a thread that has not used malloc yet: it cannot even be entered.
-    pub(crate) const fn fresh() -> Self {
-        Self { claim: Claim::never(), ..Self::inert() }
+    /// Makes an inert heap of a record of the caller's alone. (Copied, since the library has one already; and not by way of the stack, a page of which
+    /// each thread would keep.)
+    pub(crate) fn write_to(record: NonNull<Self>) -> &'static Self {
+        const CLAIM: usize = offset_of!(Heap, claim);
+        let (from, to) = ((&raw const FRESH).cast::<u8>(), record.as_ptr().cast::<u8>());
+        // SAFETY: both are as long as a heap; nobody writes to `FRESH` but to its claim; the record is the caller's, aligned enough, and is never unmapped.
+        unsafe {
+            to.copy_from_nonoverlapping(from, CLAIM);
+            let rest = CLAIM + size_of::<Claim>();
+            to.add(rest).copy_from_nonoverlapping(from.add(rest), size_of::<Self>() - rest);
+            (&raw mut (*record.as_ptr()).claim).write(Claim::new());
+            record.as_ref()
+        }
     }
 
     /// Counts a slow path; how many there were.

@@ -190,11 +190,14 @@ impl Allocator {
         }
         heap.large.make_way(units(size), |short| self.free_run(short));
         let (least, wanted) = (units(size), self.length(units(size)));
-        let run = |units, align| self.pages.allocate(self.ground(), self.home(heap), large(units, align));
+        let run =
+            |units, align| self.tables.pages.allocate(self.ground(), self.home(heap), large(units, align));
         let alone = || {
             let apart = heap.large.has_one_at_a_time(wanted);
             let run = large(wanted, align);
-            apart.then(|| self.pages.allocate_apart(self.ground(), &heap.large.page_heap, run)).flatten()
+            apart
+                .then(|| self.tables.pages.allocate_apart(self.ground(), &heap.large.page_heap, run))
+                .flatten()
         };
         let elsewhere = || {
             let spread = self.ground().spread(wanted);
@@ -289,7 +292,7 @@ impl Allocator {
         {
             self.free_run(long);
         }
-        let run = self.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
+        let run = self.tables.pages.allocate_with_room(self.ground(), self.home(heap), units(size));
         run.map_or(ptr::null_mut(), |run| {
             self.hand_out(run);
             colour(run, slack(size, align)).as_ptr()
@@ -309,7 +312,7 @@ impl Allocator {
             return Ok(ptr::null_mut());
         }
         // Only within a page heap: both runs need its lock.
-        let mut pages = self.pages.of(from);
+        let mut pages = self.tables.pages.of(from);
         let offset = from.offset.get();
         let Some(to) = pages.allocate_large(self.ground(), units(size + usize::from(offset))) else {
             return Ok(ptr::null_mut());
@@ -434,9 +437,9 @@ impl Allocator {
             // SAFETY: a live run of the caller's, who needs its content no more.
             && unsafe { self.ground().give_back(span) };
         span.dirty.set(!clean);
-        let mut more = self.pages.of(span).take_back(self.ground(), span);
+        let mut more = self.tables.pages.of(span).take_back(self.ground(), span);
         while more {
-            more = self.pages.of(span).purge_excess(self.ground());
+            more = self.tables.pages.of(span).purge_excess(self.ground());
         }
     }
 
@@ -473,9 +476,9 @@ impl Allocator {
         }
         if wanted < now {
             self.ground().unmark(span);
-            self.pages.of(span).shrink(self.ground(), span, wanted);
+            self.tables.pages.of(span).shrink(self.ground(), span, wanted);
         }
-        let extended = wanted > now && self.pages.of(span).extend(self.ground(), span, wanted);
+        let extended = wanted > now && self.tables.pages.of(span).extend(self.ground(), span, wanted);
         if extended {
             span.granted.set(0);
             self.mark_fresh(span);

@@ -1,6 +1,7 @@
 //! Memory for the allocator's own records: span descriptors, magazines, heaps, arenas. Never given back to the
 //! system; records of a kind that are no longer needed are kept for reuse by whoever needs one.
 
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use crate::os;
@@ -8,6 +9,8 @@ use crate::size_class::LINE;
 
 /// Bytes asked from the system at a time.
 const PIECE: usize = 256 << 10;
+/// Rests of pages that are kept.
+const RESTS: usize = 4;
 
 /// A bump allocator. Line 0 of every page stays unused: programs touch the first line of their pages most, and
 /// processors predict cache ways by address bits that such lines share, which made one loop run at 5 or at 16 ns
@@ -15,13 +18,15 @@ const PIECE: usize = 256 << 10;
 pub(crate) struct Meta {
     next: usize,
     end: usize,
+    /// What was left of pages when a record did not fit into them, a shorter one will: the longest such rests.
+    rests: [Range<usize>; RESTS],
     /// Bytes got from the system.
     mapped: usize,
 }
 
 impl Meta {
     pub(crate) const fn new() -> Self {
-        Self { next: 0, end: 0, mapped: 0 }
+        Self { next: 0, end: 0, rests: [const { 0..0 }; RESTS], mapped: 0 }
     }
 
     /// Bytes got from the system.
@@ -40,16 +45,40 @@ impl Meta {
     pub(crate) fn record<T>(&mut self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= os::PAGE - LINE) }
         let bytes = size_of::<T>().next_multiple_of(LINE);
-        if self.next.is_multiple_of(os::PAGE) || self.next % os::PAGE + bytes > os::PAGE {
-            self.next = self.next.next_multiple_of(os::PAGE) + LINE;
-        }
-        if self.next + bytes > self.end {
-            let piece = self.map(PIECE)?.as_ptr().expose_provenance();
-            (self.next, self.end) = (piece + LINE, piece + PIECE);
-        }
-        let record = self.next;
-        self.next += bytes;
+        let fitting = self.rests.iter_mut().filter(|rest| rest.len() >= bytes).min_by_key(|rest| rest.len());
+        let record = if let Some(rest) = fitting {
+            rest.start += bytes;
+            rest.start - bytes
+        } else {
+            if bytes > self.left_in_page() {
+                self.turn_page()?;
+            }
+            self.next += bytes;
+            self.next - bytes
+        };
         NonNull::new(ptr::with_exposed_provenance_mut(record))
+    }
+
+    /// Bytes to the end of the page in which the next record begins; 0 at the start of one.
+    fn left_in_page(&self) -> usize {
+        self.next.next_multiple_of(os::PAGE) - self.next
+    }
+
+    /// Goes on with the next page; what is left of this one is kept instead of a shorter rest.
+    fn turn_page(&mut self) -> Option<()> {
+        let left = self.next..self.next + self.left_in_page();
+        let mut page = left.end;
+        if page == self.end {
+            page = self.map(PIECE)?.as_ptr().expose_provenance();
+            self.end = page + PIECE;
+        }
+        self.next = page + LINE;
+        if let Some(shortest) = self.rests.iter_mut().min_by_key(|rest| rest.len())
+            && shortest.len() < left.len()
+        {
+            *shortest = left;
+        }
+        Some(())
     }
 
     /// Zeroed memory for `count` elements in a row.
@@ -99,5 +128,48 @@ impl<T> Spares<T> {
         // SAFETY: `put` wrote the link there.
         self.first = unsafe { record.cast::<*mut T>().read() };
         Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address<T>(meta: &mut Meta) -> usize {
+        meta.record::<T>().expect("a record").addr().get()
+    }
+
+    #[test]
+    fn what_is_left_of_a_page_serves_shorter_records() {
+        let mut meta = Meta::new();
+        let long = [(); 3].map(|()| address::<[u8; 2560]>(&mut meta));
+        let shorter = [(); 3].map(|()| address::<[u8; 1024]>(&mut meta));
+        let shortest = [(); 3].map(|()| address::<[u8; 256]>(&mut meta));
+        assert_eq!(long, [0, 1, 2].map(|page| long[0] + page * os::PAGE));
+        let pages = |records: [usize; 3]| records.map(|record| (record - long[0]) / os::PAGE);
+        assert_eq!((pages(shorter), pages(shortest)), ([0, 1, 2], [0, 1, 2]));
+    }
+
+    #[test]
+    fn records_lie_apart_in_one_page_each_and_not_in_its_first_line() {
+        let mut meta = Meta::new();
+        let mut all = Vec::new();
+        let mut random = 1_u32;
+        for _ in 0..if cfg!(miri) { 30 } else { 3000 } {
+            random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
+            all.push(match random >> 16 & 7 {
+                0 => (address::<[u8; 3840]>(&mut meta), 3840),
+                1 => (address::<[u8; 2560]>(&mut meta), 2560),
+                2 | 3 => (address::<[u8; 1000]>(&mut meta), 1024),
+                4 => (meta.array::<[u8; 1088]>(3).expect("an array").addr().get(), 3 * 1088),
+                _ => (address::<[u8; 256]>(&mut meta), 256),
+            });
+            let &(start, bytes) = all.last().expect("one");
+            let is_array = bytes == 3 * 1088;
+            assert!(is_array || start % os::PAGE >= LINE && start % os::PAGE + bytes <= os::PAGE);
+            assert!(start.is_multiple_of(LINE));
+        }
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
     }
 }

@@ -17,22 +17,23 @@ const COMMON: u16 = 1;
 /// Heaps of threads that ended that are kept as they are, for the next threads: one for each processor, but no more than this.
 const WARM: usize = 8;
 
-/// Who uses which arena.
+/// Who uses which arena. (The long array comes last: see [`Allocator`].)
+#[repr(C)]
 pub(crate) struct Registry {
     /// Heaps in use.
     count_of_heaps: u32,
-    /// The first of them.
-    heaps: *const Heap,
-    /// Heaps that use each arena.
-    users: [u32; ARENAS],
     /// Arenas that exist have the indices 1 … `count`.
     count: u16,
+    /// The first of the heaps.
+    heaps: *const Heap,
     /// Heaps that no thread uses, with all that they hold, the longest unused first.
     warm: [Option<&'static Heap>; WARM],
     /// Records of heaps that no thread uses and that hold nothing.
     spares: Spares<Heap>,
     /// Places of their caches of large blocks.
     places: Spares<Places>,
+    /// Heaps that use each arena.
+    users: [u32; ARENAS],
 }
 
 // SAFETY: the heaps in the registry are used by no thread; whoever takes one out makes it his.
@@ -42,12 +43,12 @@ impl Registry {
     pub(crate) const fn new() -> Self {
         Self {
             count_of_heaps: 0,
-            heaps: ptr::null(),
-            users: [0; ARENAS],
             count: 0,
+            heaps: ptr::null(),
             warm: [None; WARM],
             spares: Spares::new(),
             places: Spares::new(),
+            users: [0; ARENAS],
         }
     }
 
@@ -116,10 +117,7 @@ impl Allocator {
             arena.inbox.open();
         }
         *users += 1;
-        // SAFETY: the record is ours alone, large and aligned enough. (Not by way of the stack, a page of which each thread would keep.)
-        unsafe { record.write(const { Heap::inert() }) };
-        // SAFETY: just written; heaps' memory is never unmapped.
-        let heap: &'static Heap = unsafe { record.as_ref() };
+        let heap = Heap::write_to(record);
         heap.settle(arena, self.pool_of(arena));
         self.apply_options(heap);
         registry.list(heap);
@@ -228,7 +226,7 @@ impl Allocator {
     /// The arena for threads without a heap: those that have ended it, and those for which there is no memory.
     pub(crate) fn common_arena(&self) -> Option<&'static Arena> {
         // Acquire: pairs with the Release in `create_arena`.
-        let arena = self.arenas[usize::from(COMMON)].load(Ordering::Acquire);
+        let arena = self.tables.arenas[usize::from(COMMON)].load(Ordering::Acquire);
         // SAFETY: arenas live for ever.
         unsafe { arena.as_ref() }.or_else(|| self.common_arena_in(&mut self.registry.lock()))
     }
@@ -250,7 +248,7 @@ impl Allocator {
         let record = self.meta.lock().record::<Arena>()?;
         let arena = Arena::write_to(record, index);
         // Release: pairs with the Acquire in `arena` and `common_arena`.
-        self.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
+        self.tables.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
         registry.count = index;
         Some(arena)
     }
@@ -299,17 +297,17 @@ impl Allocator {
 
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
         visit(self.registry.raw());
-        for arena in &self.arenas {
+        for arena in &self.tables.arenas {
             // Acquire: pairs with the Release in `create_arena`, which cannot run while the registry is locked.
             // SAFETY: arenas live for ever.
             if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
                 visit(arena.raw_lock());
             }
         }
-        for depot in &self.depots {
+        for depot in &self.tables.depots {
             visit(depot.raw_lock());
         }
-        self.pages.all().iter().for_each(|heap| visit(heap.raw()));
+        self.tables.pages.all().iter().for_each(|heap| visit(heap.raw()));
         visit(self.spares.raw());
         visit(self.meta.raw());
     }

@@ -169,7 +169,7 @@ fn member(sink: Sink<'_>, before: &str, name: &str, value: usize) {
 impl Allocator {
     /// What the heap is made of.
     pub fn statistics(&self) -> Statistics {
-        let mut statistics = self.pages.statistics();
+        let mut statistics = self.tables.pages.statistics();
         statistics.metadata = self.meta.lock().mapped();
         for arena in self.existing_arenas() {
             arena.count(&mut statistics.classes);
@@ -187,7 +187,7 @@ impl Allocator {
 
     /// Adds what lies in the depots, and in the caches of threads that are on no slow path.
     fn count_caches(&self, statistics: &mut Statistics) {
-        for (depot, class) in self.depots[1..].iter().zip(&mut statistics.classes) {
+        for (depot, class) in self.tables.depots[1..].iter().zip(&mut statistics.classes) {
             class.cached += depot.blocks();
         }
         let registry = self.registry.lock();

@@ -35,18 +35,22 @@ impl Allocator {
             self.retire_warm();
             self.empty_depots();
         }
-        self.pages.purge_old(self.ground(), os::now_ms());
+        self.tables.pages.purge_old(self.ground(), os::now_ms());
         if self.is_tight() {
-            self.pages.purge_excess(self.ground());
+            self.tables.pages.purge_excess(self.ground());
         }
         // Between two searches it is not known.
         let busy = !look.is_multiple_of(LOOKS_PER_SEARCH) || self.purge_holes();
-        if active || busy || self.pages.has_dirty(self.ground()) { Found::Work } else { Found::Nothing }
+        if active || busy || self.tables.pages.has_dirty(self.ground()) {
+            Found::Work
+        } else {
+            Found::Nothing
+        }
     }
 
     /// Whether much was freed that nobody has looked at.
     pub(crate) fn is_called_for(&self) -> bool {
-        self.pages.has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
+        self.tables.pages.has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
     }
 
     /// Gives back pages of spans in which no block is live, if none came or went since the last call. `true`: somewhere some did.
@@ -69,7 +73,7 @@ impl Allocator {
     pub(crate) fn existing_arenas(&self) -> impl Iterator<Item = &'static Arena> {
         // Acquire: pairs with the Release in `create_arena`.
         // SAFETY: arenas live for ever.
-        self.arenas.iter().filter_map(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
+        self.tables.arenas.iter().filter_map(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
     }
 
     /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.

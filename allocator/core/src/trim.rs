@@ -65,7 +65,7 @@ impl Allocator {
 
     /// Gives back the blocks in the shared depots.
     pub(crate) fn empty_depots(&self) {
-        for (class, depot) in self.depots.iter().enumerate() {
+        for (class, depot) in self.tables.depots.iter().enumerate() {
             while let Some(magazine) = depot.take(class).into_linked() {
                 self.flush_linked(magazine.as_ptr());
             }
@@ -85,7 +85,7 @@ impl Allocator {
         for arena in self.existing_arenas() {
             arena.release_empty(self.below());
         }
-        self.pages.purge_all(self.ground())
+        self.tables.pages.purge_all(self.ground())
     }
 
     #[cold]

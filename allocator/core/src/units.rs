@@ -128,11 +128,14 @@ pub(crate) fn arena_in(entry: Entry) -> u16 {
 const ISLAND: usize = 1 << 20;
 
 /// A table with one element for every 2^`SHIFT` bytes of the address space. An element is zero until it is written.
+///
+/// In this order: programs' memory lies near the end of the address space, so that of the islands' bits only those are ever written that lie beside the rest.
+#[repr(C)]
 struct FlatTable<T, const SHIFT: u32, const ISLAND_WORDS: usize> {
-    /// Where the element of address 0 is, or would be.
-    base: AtomicPtr<T>,
     /// One bit for each island that can be written.
     islands: [AtomicU32; ISLAND_WORDS],
+    /// Where the element of address 0 is, or would be.
+    base: AtomicPtr<T>,
     /// 0 until the table is there; then [`WHOLE`] or [`PIECEMEAL`].
     state: AtomicU32,
 }
@@ -145,8 +148,8 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
     /// `zero` stands in for the element of NULL until the table is there.
     const fn new(zero: *const T) -> Self {
         Self {
-            base: AtomicPtr::new(zero.cast_mut()),
             islands: [const { AtomicU32::new(0) }; ISLAND_WORDS],
+            base: AtomicPtr::new(zero.cast_mut()),
             state: AtomicU32::new(ABSENT),
         }
     }
@@ -230,7 +233,7 @@ impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_
 }
 
 const fn island_words(element: usize, shift: u32) -> usize {
-    ((1usize << (48 - shift)) * element / ISLAND).div_ceil(32)
+    ((1usize << (os::ADDRESS_BITS - shift)) * element / ISLAND).div_ceil(32)
 }
 
 /// What the chunk table knows of a chunk: the span of each unit. For a span of small blocks every unit is filled in, for

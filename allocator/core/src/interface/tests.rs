@@ -15,9 +15,10 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use super::*;
+use crate::allocator::Tables;
+use crate::heap::FRESH;
 use crate::options::Name;
 use crate::os;
-use crate::page_heap::PageHeaps;
 use crate::size_class::LINE;
 use crate::sync::Ordering;
 use crate::tend::Found;
@@ -27,7 +28,7 @@ const STEPS: usize = if cfg!(miri) { 100 } else { 10_000 };
 
 fn allocator() -> &'static Allocator {
     // Leaked, as the process's own allocator lives for ever.
-    Box::leak(Box::new(Allocator::new(Box::leak(Box::new(PageHeaps::new())))))
+    Box::leak(Box::new(Allocator::new(Box::leak(Box::new(Tables::new())))))
 }
 
 /// xorshift64*, S. Vigna 2016.
@@ -195,7 +196,7 @@ fn many_threads_that_free_each_others_blocks() {
 /// Bytes in use once all that can be given back is.
 fn kept_bytes(allocator: &Allocator) -> usize {
     allocator.reclaim(&Heap::inert());
-    let pages = allocator.pages.statistics();
+    let pages = allocator.tables.pages.statistics();
     assert_eq!(pages.retained, 0);
     pages.active
 }
@@ -368,8 +369,10 @@ fn a_thread_that_is_inside_keeps_its_caches() {
 
 #[test]
 fn the_heap_of_a_thread_that_has_none_yet_cannot_be_entered() {
-    assert!(!Heap::fresh().claim.try_enter());
-    assert!(Heap::inert().claim.try_enter());
+    assert!(!FRESH.heap().claim.try_enter());
+    // Nor does a heap that is copied from it inherit that.
+    let record = allocator().meta.lock().record().expect("a record");
+    assert!(Heap::write_to(record).claim.try_enter());
 }
 
 #[test]

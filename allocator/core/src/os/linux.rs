@@ -7,12 +7,12 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 pub(crate) use self::remap::remap;
-use super::{HugePages, Part};
+use super::{ADDRESS_BITS, HugePages, Part};
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
-/// User addresses: 47 bits on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
+/// All addresses of a program.
 pub(crate) fn window() -> core::ops::Range<usize> {
-    0..if cfg!(target_arch = "aarch64") { 1 << 48 } else { 1 << 47 }
+    0..1 << ADDRESS_BITS
 }
 
 /// Runs `call` and puts `errno` back: a malloc that succeeds must not change it.

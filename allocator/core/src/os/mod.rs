@@ -44,6 +44,9 @@
 /// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
 pub(crate) const PAGE: usize = 4096;
 
+/// Bits of an address of a program: 47 on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
+pub(crate) const ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") { 48 } else { 47 };
+
 /// Parts that `purge_together` takes at once.
 pub(crate) const PARTS: usize = 128;
 

@@ -47,20 +47,21 @@ impl Home {
 }
 
 /// See the module. A new one is all zeros, so that those of the process cost no memory until they are entered.
+#[repr(C)]
 pub(crate) struct PageHeaps {
-    heaps: [OwnLine<Lock<PageHeap>>; PAGE_HEAPS],
     /// Threads that have one large block at a time, counted.
     apart: AtomicU8,
     /// One more than the last that was ever entered: the others hold nothing, and a look at their locks would cost each its pages.
     entered: AtomicU8,
+    heaps: [OwnLine<Lock<PageHeap>>; PAGE_HEAPS],
 }
 
 impl PageHeaps {
     pub(crate) const fn new() -> Self {
         Self {
-            heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
             apart: AtomicU8::new(0),
             entered: AtomicU8::new(0),
+            heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
         }
     }
 

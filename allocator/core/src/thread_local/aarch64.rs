@@ -2,8 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
-use super::{FRESH, Inert};
-use crate::heap::{Heap, Place};
+use crate::heap::{FRESH, Heap, Inert, Place};
 use crate::size_class::Class;
 use crate::units::Entry;
 

@@ -4,32 +4,11 @@
 //!
 //! | function | contract |
 //! |---|---|
-//! | `heap()` | the calling thread's heap: [`FRESH`] at first, then what `set_heap` stored |
+//! | `heap()` | the calling thread's heap: [`FRESH`](crate::heap::FRESH) at first, then what `set_heap` stored |
 //! | `near_place(size)` | its place for the class that serves `size` bytes; `None` for 0 and for sizes above [`NEAR_MAX`](crate::size_class::NEAR_MAX) |
 //! | `place(class)` | its place for a class |
 //! | `own_place(entry)` | as [`Heap::own_place`] of it |
 //! | `set_heap(heap)` | stores it; to be called again when its table of near requests or its mask has changed |
-
-use crate::heap::Heap;
-
-/// A heap that is no thread's own.
-pub(crate) struct Inert(Heap);
-
-// SAFETY: nobody writes to an inert heap: all its magazines are absent, both empty and full.
-unsafe impl Sync for Inert {}
-
-/// The heap of a thread that has not used malloc yet.
-pub(crate) static FRESH: Inert = Inert(Heap::fresh());
-
-/// The heap of a thread that has given its own back, or could not get one: every call takes the slow path.
-pub(crate) static ENDED: Inert = Inert(Heap::inert());
-
-impl Inert {
-    /// The heap.
-    pub(crate) fn heap(&self) -> &Heap {
-        &self.0
-    }
-}
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 #[path = "x86_64.rs"]

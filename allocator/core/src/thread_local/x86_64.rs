@@ -4,8 +4,7 @@
 
 use core::arch::{asm, global_asm};
 
-use super::{FRESH, Inert};
-use crate::heap::{Heap, Place};
+use crate::heap::{FRESH, Heap, Inert, Place};
 use crate::size_class::{CLASS_SLOTS, Class, Near, QUANTUM};
 use crate::units::{CLASS_SHIFT, Entry};
 

@@ -39,12 +39,12 @@ fn what_one_thread_loaded_another_replaces_in_the_same_memory() {
         let allocator = allocator();
         let (loader, worker) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
         let mut blocks = load(allocator, loader);
-        let (before, mut most) = (allocator.pages.statistics().active, 0);
+        let (before, mut most) = (allocator.tables.pages.statistics().active, 0);
         let mut random = Random(11);
         let mut others = Vec::new();
         for _ in 0..200 {
             replace(allocator, worker, &mut blocks, LOADED / 100, &mut random);
-            most = most.max(allocator.pages.statistics().active);
+            most = most.max(allocator.tables.pages.statistics().active);
             let refills = if busy { 200 } else { 0 };
             others.extend((0..refills).map(|_| Filled::new(allocator.allocate(loader, 112), 112, 5)));
         }
@@ -122,10 +122,10 @@ fn an_arena_borrows_what_another_has_room_for_before_it_grows() {
         let (kept, freed): (Vec<_>, Vec<_>) =
             (0..).zip(load(first, size)).partition(|(index, _)| index % 8 == 0);
         free(first, freed.into_iter().map(|(_, block)| block).collect());
-        let before = allocator.pages.statistics().active;
+        let before = allocator.tables.pages.statistics().active;
         // The first thread's are room of its arena but for what it keeps: it is not asked for them.
         let more = load(second, size);
-        let grown = allocator.pages.statistics().active - before;
+        let grown = allocator.tables.pages.statistics().active - before;
         let bytes = 1000 * size;
         assert_eq!(grown < bytes / 4, lent, "{grown} bytes more for {bytes} of {size} each");
         assert_eq!(owned(allocator, first, &more) > 500, lent);

@@ -243,9 +243,9 @@ const SCENARIOS: &[Scenario] = &[
         act: |world| {
             // Later than any free, and once more for what was refused: all dirty runs are old.
             for later in [10_000, 20_000] {
-                world.allocator.pages.purge_old(world.allocator.ground(), os::now_ms() + later);
+                world.allocator.tables.pages.purge_old(world.allocator.ground(), os::now_ms() + later);
             }
-            !world.allocator.pages.has_dirty(world.allocator.ground())
+            !world.allocator.tables.pages.has_dirty(world.allocator.ground())
         },
     },
     Scenario {
