@@ -299,7 +299,7 @@ impl Allocator {
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
         let shared = self.is_strange(heap, blocks) && size_class::fills_lines(class) && !self.is_tight();
-        if shared && self.tables.depots[class].put(class, magazine) {
+        if shared && self.tables.depots[class].put(class, magazine, self.shared.small()) {
             return;
         }
         self.give_back_all(blocks);

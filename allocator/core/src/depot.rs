@@ -6,13 +6,16 @@ use core::ptr::NonNull;
 use crate::magazine::{Magazine, Stack};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::sync::{AtomicUsize, Lock, Ordering, RawLock};
+use crate::units::UNIT;
 
-/// Bytes of blocks that the depot of one class holds at most, unless that would be fewer than [`LEAST`] magazines.
+/// Bytes of blocks that the depot of one class holds at most in a program of [`WHOLE`] units, unless that would be fewer than [`LEAST`] magazines.
 const BYTES: usize = 1 << 20;
 /// Bytes of blocks that are taken out at once, unless that would be less than a magazine.
 const BYTES_AT_ONCE: usize = 16 << 10;
 /// Magazines that the depot of one class may always hold.
 const LEAST: usize = 4;
+/// Units of spans of small blocks of a program whose depots may hold as much: 64 MiB. In a smaller one it is as much less.
+const WHOLE: usize = (64 << 20) / UNIT;
 
 /// For each class how many of its magazines have `bytes` bytes of blocks, but `least` at least.
 const fn magazines(bytes: usize, least: usize) -> [u16; CLASS_SLOTS] {
@@ -77,10 +80,11 @@ impl Depot {
         taken
     }
 
-    /// Puts a magazine in, unless the depot is full; then it stays the caller's.
-    pub(crate) fn put(&self, class: Class, magazine: NonNull<Magazine>) -> bool {
+    /// Puts a magazine in, unless the depot holds what it may in a program with `small` units of spans of small blocks; then it stays the caller's.
+    pub(crate) fn put(&self, class: Class, magazine: NonNull<Magazine>, small: usize) -> bool {
+        let most = usize::from(BOUNDS[class]) * small.min(WHOLE) / WHOLE;
         // Relaxed: as in `take`; a few threads at once may put one too many.
-        if self.count.load(Ordering::Relaxed) >= usize::from(BOUNDS[class]) {
+        if self.count.load(Ordering::Relaxed) >= most.max(LEAST) {
             return false;
         }
         let full = self.full.lock();
@@ -88,5 +92,28 @@ impl Depot {
         // Relaxed: as above.
         self.count.store(full.len() as usize, Ordering::Relaxed);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Meta;
+
+    #[test]
+    fn a_depot_holds_as_much_as_befits_the_program() {
+        const CLASS: Class = 4;
+        let mut meta = Meta::new();
+        let mut held_by = |small| {
+            let depot = Depot::new();
+            let mut magazine = || meta.record::<Magazine>().expect("a magazine");
+            core::iter::repeat_with(|| depot.put(CLASS, magazine(), small)).take_while(|taken| *taken).count()
+        };
+        let whole = usize::from(BOUNDS[CLASS]);
+        assert!(whole > 8 * LEAST);
+        assert_eq!(
+            [0, WHOLE / 4, WHOLE, 9 * WHOLE].map(|small| held_by(small)),
+            [LEAST, whole / 4, whole, whole]
+        );
     }
 }
