@@ -111,9 +111,6 @@ mod tests {
         };
         let whole = usize::from(BOUNDS[CLASS]);
         assert!(whole > 8 * LEAST);
-        assert_eq!(
-            [0, WHOLE / 4, WHOLE, 9 * WHOLE].map(|small| held_by(small)),
-            [LEAST, whole / 4, whole, whole]
-        );
+        assert_eq!([0, WHOLE / 4, WHOLE, 9 * WHOLE].map(held_by), [LEAST, whole / 4, whole, whole]);
     }
 }
