@@ -121,6 +121,8 @@ enum Source {
     Free,
     /// Those, or fresh chunks.
     Any,
+    /// Clean runs, or fresh chunks; what is dirty only where there are none: of the run little will be touched.
+    Clean,
 }
 
 impl PageHeap {
@@ -201,11 +203,15 @@ impl PageHeap {
             let shorter = if wanted > run.units { bins.find(run.units).filter(aligned) } else { None };
             shorter.or_else(|| bins.find(wanted))
         };
-        let dirty = if source == Source::Roomy { self.roomy(run.units) } else { in_bins(&self.dirty) };
-        if let Some(dirty) = dirty {
-            return Some((dirty, self.unlink(dirty)));
+        let first = match source {
+            Source::Roomy => self.roomy(run.units),
+            Source::Clean => in_bins(&self.clean),
+            _ => in_bins(&self.dirty),
+        };
+        if let Some(first) = first {
+            return Some((first, self.unlink(first)));
         }
-        if source != Source::Roomy
+        if !matches!(source, Source::Roomy | Source::Clean)
             && wanted == run.units
             && let Some(combined) = self.combine(ground, wanted)
         {
@@ -218,6 +224,7 @@ impl PageHeap {
         let found = match source {
             Source::Roomy | Source::Dirty => None,
             Source::Free => in_bins(&self.clean),
+            Source::Clean => self.grow(ground, wanted).or_else(|| in_bins(&self.dirty)),
             Source::Any => in_bins(&self.clean)
                 .or_else(|| self.join(ground, wanted))
                 .or_else(|| self.grow(ground, wanted)),

@@ -30,7 +30,7 @@ const LARGEST: usize = 2 << 10;
 const ALLOWANCE: u8 = 8;
 /// The same in a crowd of threads, while no more than half of the starter has been handed out: where there are many, what they keep
 /// matters more than the time of their first blocks.
-const ALLOWANCE_IN_CROWD: u8 = 32;
+const ALLOWANCE_IN_CROWD: u8 = 96;
 
 /// How many blocks of `class` a heap may get from its arena's starter at most.
 pub(crate) fn allowance(class: Class) -> u8 {

@@ -87,8 +87,12 @@ impl PageHeaps {
         self.of(span).free(ground, span);
     }
 
-    /// A run as [`PageHeap::allocate`] gives it.
+    /// A run as [`PageHeap::allocate`] gives it. For a starter, which touches little of it, a clean one: what is left of a huge page is worth more to others.
     pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
+        if run.usage == Use::Mixed {
+            let span = self.enter(home).1.allocate(ground, run, Source::Clean);
+            return span.or_else(|| self.anywhere(ground, run));
+        }
         let take = |heap: &mut PageHeap| heap.allocate(ground, run, Source::Dirty);
         let (_, mut own) = match self.dirty(ground, home, run.units, take) {
             Ok(span) => return Some(span),

@@ -84,7 +84,7 @@ fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
     // How many of the first blocks of a class come from the starter.
     let started = |heap: &Heap| {
         let blocks: Vec<_> =
-            (0..40).map(|index| Filled::new(allocator.allocate(heap, SIZES[0]), SIZES[0], index)).collect();
+            (0..100).map(|index| Filled::new(allocator.allocate(heap, SIZES[0]), SIZES[0], index)).collect();
         // SAFETY: live blocks.
         let entries = blocks.iter().map(|block| unsafe { allocator.units.entry(block.block) });
         let mixed = entries.filter(|&entry| units::class_in(entry) == starter::MIXED).count();
@@ -93,7 +93,7 @@ fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
     };
     let found: Vec<_> = heaps.iter().map(|heap| started(heap)).collect();
     let (first, others) = found.split_at(os::processors());
-    assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 32), "{found:?}");
+    assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 96), "{found:?}");
     detach(allocator, heaps);
 }
 
