@@ -104,7 +104,7 @@ mod tests {
     fn a_depot_holds_as_much_as_befits_the_program() {
         const CLASS: Class = 4;
         let mut meta = Meta::new();
-        let mut held_by = |small| {
+        let held_by = |small| {
             let depot = Depot::new();
             let mut magazine = || meta.record::<Magazine>().expect("a magazine");
             core::iter::repeat_with(|| depot.put(CLASS, magazine(), small)).take_while(|taken| *taken).count()
