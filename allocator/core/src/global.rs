@@ -8,6 +8,7 @@ use core::ptr::{self, NonNull};
 
 use crate::allocator::{Allocator, Tables};
 use crate::fork;
+use crate::growing::may_become_large;
 use crate::heap::{FRESH, Heap, Place};
 use crate::helper::Helper;
 use crate::interface::{keeps_place, small_size};
@@ -323,7 +324,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     // SAFETY: the caller's contract.
     match small_size(unsafe { PROCESS.units.entry(block.addr()) }) {
         Some(old_size) if keeps_place(old_size, size) => Ok(block),
-        Some(old_size) if size <= SMALL_MAX => {
+        Some(old_size) if size <= SMALL_MAX && !may_become_large(old_size, size) => {
             let new = malloc_aligned(size, align);
             if !new.is_null() {
                 // SAFETY: both blocks are live and distinct, and at least that long.

@@ -18,6 +18,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Donor};
 use crate::claim::Claim;
+use crate::growing::Growing;
 use crate::large_cache::LargeCache;
 use crate::magazine::{Magazine, Slot, Stack};
 use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
@@ -65,6 +66,7 @@ pub struct Heap {
     pub(crate) spares: Stack,
     /// Large blocks that this thread freed last.
     pub(crate) large: LargeCache,
+    pub(crate) growing: Growing,
     pub(crate) bins: [Bin; CLASSES + 1],
 }
 
@@ -211,6 +213,7 @@ impl Heap {
             donor: Donor::new(),
             spares: Stack::new(),
             large: LargeCache::new(),
+            growing: Growing::new(),
             bins: [const {
                 Bin {
                     loaded: Cell::new(ptr::null_mut()),

@@ -3,6 +3,7 @@
 use core::ptr;
 
 use crate::allocator::Allocator;
+use crate::growing::{may_become_large, stays_large};
 use crate::heap::Heap;
 use crate::large::{CLEARED_FROM, Foreign, clear_sparse};
 use crate::options::Name;
@@ -223,16 +224,23 @@ impl Allocator {
         let old_size = unsafe { self.usable_size(block) }?;
         let fits = if old_size <= SMALL_MAX {
             keeps_place(old_size, size)
-        } else {
+        } else if size > SMALL_MAX {
             // SAFETY: the caller's contract; a block larger than any class is a large one.
-            size > SMALL_MAX && unsafe { self.resize_large(block, size) }?
+            unsafe { self.resize_large(block, size) }?
+        } else {
+            stays_large(old_size, size)
         };
         if fits {
             return Ok(block);
         }
         let grows = size > old_size.max(SMALL_MAX) && align <= UNIT;
-        let mut new =
-            if grows { self.allocate_to_grow(heap, old_size, size, align) } else { ptr::null_mut() };
+        let mut new = if grows {
+            self.allocate_to_grow(heap, old_size, size, align)
+        } else if may_become_large(old_size, size) && align <= UNIT {
+            self.allocate_growing(heap, old_size, align)
+        } else {
+            ptr::null_mut()
+        };
         let has_room = !new.is_null();
         if !has_room && grows && old_size > SMALL_MAX {
             // SAFETY: the caller's contract; a block larger than any class is a large one.

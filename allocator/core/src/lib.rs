@@ -29,6 +29,7 @@ mod depot;
 mod fork;
 #[cfg(not(any(test, miri)))]
 mod global;
+mod growing;
 mod heap;
 #[cfg_attr(any(test, miri), expect(dead_code, reason = "no thread runs in the tests"))]
 mod helper;

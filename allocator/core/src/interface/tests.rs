@@ -4,6 +4,7 @@ mod adopting;
 mod crowded;
 #[cfg(not(miri))]
 mod faults;
+mod growing;
 mod large;
 mod order;
 #[cfg(not(miri))]
