@@ -5,19 +5,18 @@
 //! would be kept.
 
 use core::cell::Cell;
-use core::ptr;
 
-use crate::allocator::Allocator;
-use crate::heap::Heap;
 use crate::size_class::SMALL_MAX;
-use crate::units::{self, UNIT, UNKEPT};
+use crate::units::{self, Entry, UNIT, UNKEPT};
 
 /// Bytes from which on a small block that grows becomes a large one.
 pub(crate) const FROM: usize = 8 << 10;
 /// Such blocks of one heap at a time.
 pub(crate) const PLACES: usize = 8;
-/// Units of the shortest large block, which such a block has as long as it would be a small one.
-const SHORTEST: usize = (SMALL_MAX + 1).div_ceil(UNIT);
+/// Bytes of such a block as long as it would be a small one: no large one is shorter.
+pub(crate) const SIZE: usize = SMALL_MAX + 1;
+/// Units of it.
+const SHORTEST: usize = SIZE.div_ceil(UNIT);
 
 /// Where the blocks of a heap lie that became large ones, or did.
 pub(crate) struct Growing([Cell<usize>; PLACES]);
@@ -26,6 +25,18 @@ impl Growing {
     pub(crate) const fn new() -> Self {
         Self([const { Cell::new(0) }; PLACES])
     }
+
+    /// The place for one more, where the entry that the unit map has for an address says that what began there is gone, or longer.
+    pub(crate) fn place(&self, entry_of: impl Fn(usize) -> Entry) -> Option<&Cell<usize>> {
+        self.0.iter().find(|place| !may_be_short(entry_of(place.get())))
+    }
+}
+
+/// Whether a large block that has this entry, or had it and was freed, may be as short as it was when it became one.
+fn may_be_short(entry: Entry) -> bool {
+    let units = if units::is_small(entry) { 0 } else { units::large_in(entry) };
+    // One of which something may be learned yet tells no length.
+    units == UNKEPT || (1..=SHORTEST).contains(&units)
 }
 
 /// Whether a block of `old_size` bytes may become a large one when it is resized to `size`, which would be a small one.
@@ -37,33 +48,4 @@ pub(crate) fn may_become_large(old_size: usize, size: usize) -> bool {
 /// Whether a large block of `old_size` bytes stays one when it is resized to `size`, which would be a small one: it may be growing.
 pub(crate) fn stays_large(old_size: usize, size: usize) -> bool {
     size > FROM && old_size <= SHORTEST * UNIT
-}
-
-impl Allocator {
-    /// A large block instead of a small one that grows, aligned to `align`, no more than a unit; null: it is to become a small one.
-    pub(crate) fn allocate_growing(&self, heap: &Heap, old_size: usize, align: usize) -> *mut u8 {
-        const SIZE: usize = SMALL_MAX + 1;
-        let kept = Self::take_freed(heap, SIZE, align);
-        if !kept.is_null() || heap.arena().is_none() {
-            return kept;
-        }
-        let Some(place) = heap.growing.0.iter().find(|place| !self.may_be_short(place.get())) else {
-            return ptr::null_mut();
-        };
-        let mut block = self.allocate_to_grow(heap, old_size, SIZE, align);
-        if block.is_null() {
-            block = self.allocate_aligned(heap, SIZE, align);
-        }
-        place.set(block.addr());
-        block
-    }
-
-    /// Whether the large block that began at an address, or 0, may still live there and be as short as it was.
-    fn may_be_short(&self, block: usize) -> bool {
-        // SAFETY: NULL, or memory that was handed out.
-        let entry = unsafe { self.units.entry(block) };
-        let units = if units::is_small(entry) { 0 } else { units::large_in(entry) };
-        // One of which something may be learned yet tells no length.
-        units == UNKEPT || (1..=SHORTEST).contains(&units)
-    }
 }

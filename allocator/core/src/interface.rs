@@ -3,7 +3,7 @@
 use core::ptr;
 
 use crate::allocator::Allocator;
-use crate::growing::{may_become_large, stays_large};
+use crate::growing::{self, may_become_large, stays_large};
 use crate::heap::Heap;
 use crate::large::{CLEARED_FROM, Foreign, clear_sparse};
 use crate::options::Name;
@@ -265,6 +265,23 @@ impl Allocator {
             }?;
         }
         Ok(new)
+    }
+
+    /// A large block instead of a small one of `old_size` bytes that grows, aligned to `align`, no more than a unit; null: it is to become a small one.
+    fn allocate_growing(&self, heap: &Heap, old_size: usize, align: usize) -> *mut u8 {
+        let kept = Self::take_freed(heap, growing::SIZE, align);
+        if !kept.is_null() || heap.arena().is_none() {
+            return kept;
+        }
+        // SAFETY: NULL, or where a block was.
+        let entry_of = |block| unsafe { self.units.entry(block) };
+        let Some(place) = heap.growing.place(entry_of) else { return ptr::null_mut() };
+        let mut block = self.allocate_to_grow(heap, old_size, growing::SIZE, align);
+        if block.is_null() {
+            block = self.allocate_aligned(heap, growing::SIZE, align);
+        }
+        place.set(block.addr());
+        block
     }
 }
 
