@@ -41,10 +41,14 @@ impl Meta {
     }
 
     /// Zeroed memory for a `T`, aligned to a cache line.
-    #[inline(never)]
     pub(crate) fn record<T>(&mut self) -> Option<NonNull<T>> {
         const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= os::PAGE - LINE) }
-        let bytes = size_of::<T>().next_multiple_of(LINE);
+        Some(self.lines(size_of::<T>().next_multiple_of(LINE))?.cast())
+    }
+
+    /// Zeroed memory of so many bytes, whole lines, all in one page.
+    #[inline(never)]
+    fn lines(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let fitting = self.rests.iter_mut().filter(|rest| rest.len() >= bytes).min_by_key(|rest| rest.len());
         let record = if let Some(rest) = fitting {
             rest.start += bytes;

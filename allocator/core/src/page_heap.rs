@@ -313,7 +313,9 @@ impl PageHeap {
         // either, and untouched chunks cost none.
         let span = self.descriptor(ground, start, got, Use::Free, false)?;
         let mut meta = ground.meta.lock();
-        let registered = ground.units.register(start, got * UNIT, self.page_heap, |count| meta.array(count));
+        // The first by itself, into what is left of a page: the others stay untouched until their chunks are used.
+        let infos = |count| if count == 1 { meta.record() } else { meta.array(count) };
+        let registered = ground.units.register(start, got * UNIT, self.page_heap, infos);
         drop(meta);
         if !registered {
             self.discard(span);
@@ -321,12 +323,14 @@ impl PageHeap {
         }
         self.mapped += got;
         // Relaxed: a bound, give or take what others do meanwhile.
-        ground.shared.mapped.fetch_add(got, Ordering::Relaxed);
-        let last = core::ptr::with_exposed_provenance_mut::<u8>(span.end() - 1);
+        let before = ground.shared.mapped.fetch_add(got, Ordering::Relaxed);
         // A touch before any part of it is marked for huge pages: the kernel never joins mappings again that had their first page fault
-        // each by itself.
-        // SAFETY: the last byte of fresh memory, which nobody else knows.
-        unsafe { last.write_volatile(0) };
+        // each by itself. (The first is touched by the program long before that.)
+        if before > 0 {
+            let last = core::ptr::with_exposed_provenance_mut::<u8>(span.end() - 1);
+            // SAFETY: the last byte of fresh memory, which nobody else knows.
+            unsafe { last.write_volatile(0) };
+        }
         Some(self.link(ground, span))
     }
 

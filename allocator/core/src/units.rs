@@ -341,21 +341,21 @@ impl Units {
     }
 
     /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of `page_heap`. `infos` gives zeroed
-    /// memory for that many chunk infos. The caller holds the page heap's lock and the records'.
+    /// memory for so many chunk infos in a row. The caller holds the page heap's lock and the records'.
     pub(crate) fn register(
         &self,
         start: usize,
         len: usize,
         page_heap: u8,
-        infos: impl FnOnce(usize) -> Option<NonNull<ChunkInfo>>,
+        mut infos: impl FnMut(usize) -> Option<NonNull<ChunkInfo>>,
     ) -> bool {
         if !self.entries.prepare(start, len) || !self.chunks.prepare(start, len) {
             return false;
         }
-        let Some(infos) = infos(len / CHUNK) else { return false };
+        let (Some(first), Some(others)) = (infos(1), infos(len / CHUNK - 1)) else { return false };
         for index in 0..len / CHUNK {
             // SAFETY: `infos` gave that many.
-            let info = unsafe { infos.add(index) };
+            let info = if index == 0 { first } else { unsafe { others.add(index - 1) } };
             // Zeroed memory that stays zero stays untouched: a program that uses a chunk or two of its first sixteen needs the records of these only.
             if page_heap > 0 {
                 // Relaxed: nobody else knows the chunk; published by the Release below.
