@@ -1,8 +1,7 @@
 //! Blocks that grow by realloc. From 8 KiB on a small one becomes a large one, which goes on growing where it lies: by steps of 4 KiB it would else be copied
 //! seven times on its way to 32 KiB. (glibc extends it where it lies, if nothing is behind it; others copy.)
 //!
-//! Such a block has more room than it needs, and may keep it for long. So a heap has a few of them at a time, beside those in whose place a freed large block
-//! would be kept.
+//! Such a block has more room than it needs, and may keep it for long. So a heap has a few of them at a time.
 
 use core::cell::Cell;
 
@@ -26,9 +25,17 @@ impl Growing {
         Self([const { Cell::new(0) }; PLACES])
     }
 
-    /// The place for one more, where the entry that the unit map has for an address says that what began there is gone, or longer.
-    pub(crate) fn place(&self, entry_of: impl Fn(usize) -> Entry) -> Option<&Cell<usize>> {
-        self.0.iter().find(|place| !may_be_short(entry_of(place.get())))
+    /// The place of a block, or, where it has none, one for it: where the entry that the unit map has for an address says that what began there is gone, or
+    /// longer. (0: any block.)
+    pub(crate) fn place(&self, block: usize, entry_of: impl Fn(usize) -> Entry) -> Option<&Cell<usize>> {
+        let places = || self.0.iter();
+        let own = places().find(|place| place.get() == block);
+        own.or_else(|| places().find(|place| !may_be_short(entry_of(place.get()))))
+    }
+
+    /// Whether a large block of `old_size` bytes stays one when it is resized to `size`, which would be a small one: it may go on growing.
+    pub(crate) fn stays_large(&self, block: usize, old_size: usize, size: usize) -> bool {
+        size > FROM && old_size <= SHORTEST * UNIT && self.0.iter().any(|place| place.get() == block)
     }
 }
 
@@ -43,9 +50,4 @@ fn may_be_short(entry: Entry) -> bool {
 #[inline(always)]
 pub(crate) fn may_become_large(old_size: usize, size: usize) -> bool {
     old_size >= FROM && size > old_size
-}
-
-/// Whether a large block of `old_size` bytes stays one when it is resized to `size`, which would be a small one: it may be growing.
-pub(crate) fn stays_large(old_size: usize, size: usize) -> bool {
-    size > FROM && old_size <= SHORTEST * UNIT
 }

@@ -3,7 +3,7 @@
 use core::ptr;
 
 use crate::allocator::Allocator;
-use crate::growing::{self, may_become_large, stays_large};
+use crate::growing::{self, may_become_large};
 use crate::heap::Heap;
 use crate::large::{CLEARED_FROM, Foreign, clear_sparse};
 use crate::options::Name;
@@ -228,7 +228,7 @@ impl Allocator {
             // SAFETY: the caller's contract; a block larger than any class is a large one.
             unsafe { self.resize_large(block, size) }?
         } else {
-            stays_large(old_size, size)
+            heap.growing.stays_large(block.addr(), old_size, size)
         };
         if fits {
             return Ok(block);
@@ -269,14 +269,20 @@ impl Allocator {
 
     /// A large block instead of a small one of `old_size` bytes that grows, aligned to `align`, no more than a unit; null: it is to become a small one.
     fn allocate_growing(&self, heap: &Heap, old_size: usize, align: usize) -> *mut u8 {
-        let kept = Self::take_freed(heap, growing::SIZE, align);
-        if !kept.is_null() || heap.arena().is_none() {
-            return kept;
+        if heap.arena().is_none() {
+            return ptr::null_mut();
         }
+        let mut block = Self::take_freed(heap, growing::SIZE, align);
         // SAFETY: NULL, or where a block was.
         let entry_of = |block| unsafe { self.units.entry(block) };
-        let Some(place) = heap.growing.place(entry_of) else { return ptr::null_mut() };
-        let mut block = self.allocate_to_grow(heap, old_size, growing::SIZE, align);
+        let Some(place) = heap.growing.place(block.addr(), entry_of) else {
+            // SAFETY: a block that was just taken, or NULL.
+            let _ = unsafe { self.free(heap, block) };
+            return ptr::null_mut();
+        };
+        if block.is_null() {
+            block = self.allocate_to_grow(heap, old_size, growing::SIZE, align);
+        }
         if block.is_null() {
             block = self.allocate_aligned(heap, growing::SIZE, align);
         }

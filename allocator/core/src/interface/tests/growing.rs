@@ -79,11 +79,16 @@ fn what_grows_stays_large_while_it_may_go_on_and_becomes_small_again_when_it_shr
     assert_eq!(same, [block; 3]);
     let small = resize(allocator, heap, block, FROM);
     assert!(!is_large(allocator, small));
-    // A long one that shrinks is not growing.
-    let long = allocator.allocate(heap, 9 * UNIT);
-    let shrunk = resize(allocator, heap, long, FROM + STEP);
-    assert!(!is_large(allocator, shrunk));
-    [small, shrunk].into_iter().for_each(|block| free(allocator, heap, block));
+    free(allocator, heap, small);
+    // One that was large from the beginning gives its pages back, also where one that grew was.
+    for size in [SMALL_MAX + 1, 9 * UNIT] {
+        heap.large.empty(|kept| allocator.free_run(kept));
+        let first = allocator.allocate(heap, size);
+        let second = allocator.allocate(heap, size);
+        let shrunk = resize(allocator, heap, second, FROM + STEP);
+        assert!(!is_large(allocator, shrunk));
+        [first, shrunk].into_iter().for_each(|block| free(allocator, heap, block));
+    }
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }
