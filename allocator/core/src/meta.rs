@@ -49,18 +49,22 @@ impl Meta {
     /// Zeroed memory of so many bytes, whole lines, all in one page.
     #[inline(never)]
     fn lines(&mut self, bytes: usize) -> Option<NonNull<u8>> {
-        let fitting = self.rests.iter_mut().filter(|rest| rest.len() >= bytes).min_by_key(|rest| rest.len());
-        let record = if let Some(rest) = fitting {
-            rest.start += bytes;
-            rest.start - bytes
-        } else {
-            if bytes > self.left_in_page() {
-                self.turn_page()?;
-            }
-            self.next += bytes;
-            self.next - bytes
-        };
+        let next = if bytes <= self.left_in_page() { &mut self.next } else { self.elsewhere(bytes)? };
+        let record = *next;
+        *next += bytes;
         NonNull::new(ptr::with_exposed_provenance_mut(record))
+    }
+
+    /// Where so many bytes lie side by side that this page has no room for: in the shortest rest that is long enough, or in the next page.
+    fn elsewhere(&mut self, bytes: usize) -> Option<&mut usize> {
+        let long = |rest: &usize| self.rests[*rest].len() >= bytes;
+        match (0..RESTS).filter(long).min_by_key(|rest| self.rests[*rest].len()) {
+            Some(rest) => Some(&mut self.rests[rest].start),
+            None => {
+                self.turn_page()?;
+                Some(&mut self.next)
+            }
+        }
     }
 
     /// Bytes to the end of the page in which the next record begins; 0 at the start of one.
@@ -151,7 +155,11 @@ mod tests {
         let shortest = [(); 3].map(|()| address::<[u8; 256]>(&mut meta));
         assert_eq!(long, [0, 1, 2].map(|page| long[0] + page * os::PAGE));
         let pages = |records: [usize; 3]| records.map(|record| (record - long[0]) / os::PAGE);
-        assert_eq!((pages(shorter), pages(shortest)), ([0, 1, 2], [0, 1, 2]));
+        assert_eq!(
+            (pages(shorter), pages(shortest)),
+            ([2, 0, 1], [2, 0, 1]),
+            "the page that is begun comes first"
+        );
     }
 
     #[test]

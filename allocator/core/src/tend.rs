@@ -120,7 +120,10 @@ impl Allocator {
     /// Whether a heap keeps so much that it goes first where the program would become larger than it ever was: what a thread freed last is often
     /// of other sizes than what it asks for next.
     pub(crate) fn stores_much(&self, heap: &Heap) -> bool {
-        heap.stored_bytes() + heap.large.bytes() > (self.shared.small() * UNIT / STORED_PART).max(STORED_MIN)
+        let most = (self.shared.small() * UNIT / STORED_PART).max(STORED_MIN);
+        let exceeds = |stored: usize| stored + heap.large.bytes() > most;
+        // What the magazines count for beside their blocks makes it more: mostly no look at each class is needed.
+        exceeds(heap.depot_bytes.get()) && exceeds(heap.stored_bytes())
     }
 
     /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.
