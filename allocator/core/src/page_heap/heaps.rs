@@ -89,7 +89,7 @@ impl PageHeaps {
 
     /// A run as [`PageHeap::allocate`] gives it. For a starter, which touches little of it, a clean one: what is left of a huge page is worth more to others.
     pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
-        if run.usage == Use::Mixed {
+        if run.usage == Use::Mixed && ground.shared.spares_dirty() {
             let span = self.enter(home).1.allocate(ground, run, Source::Clean);
             return span.or_else(|| self.anywhere(ground, run));
         }

@@ -3,10 +3,10 @@
 use super::PageHeap;
 use super::dense::Dense;
 use super::filled::Filled;
-use super::huge::HugePages;
+use super::huge::{HUGE_FROM, HugePages};
 use super::spread::Spread;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
-use crate::units::UNIT;
+use crate::units::{CHUNK, UNIT};
 
 /// Page heaps that there may be.
 pub(crate) const PAGE_HEAPS: usize = 16;
@@ -119,6 +119,14 @@ impl Shared {
     pub(crate) fn has_dirty(&self) -> bool {
         // Relaxed: a hint.
         self.sums.dirty.load(Ordering::Relaxed) >= WORTH_A_LOOK
+    }
+
+    /// Whether what is dirty may be the rest of a huge page, all of it resident: too dear for who touches little of what he gets. Where
+    /// more is dirty than that, it is what others have given back.
+    pub(super) fn spares_dirty(&self) -> bool {
+        // Relaxed, twice: hints.
+        let (small, dirty) = (self.small(), self.sums.dirty.load(Ordering::Relaxed));
+        small >= HUGE_FROM && dirty <= CHUNK / UNIT + small / 16
     }
 
     /// The page heaps that have `units` dirty ones or more, and enough to be worth a look.

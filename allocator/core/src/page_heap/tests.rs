@@ -5,6 +5,7 @@ mod filled;
 mod growth;
 mod remap;
 mod spread;
+mod starters;
 
 use core::cell::Cell;
 
@@ -363,24 +364,6 @@ fn what_is_dirty_in_another_page_heap_comes_before_fresh_memory_and_what_is_clea
         world.heaps.free(ground, span);
     }
     assert_eq!(world.heaps.statistics().active, 0);
-}
-
-#[test]
-fn a_starter_leaves_what_is_dirty_to_others_while_there_is_anything_clean() {
-    let world = World::new();
-    let starter = Run { units: 4, align: 4 * UNIT, usage: Use::Mixed };
-    let take = || world.heaps.allocate(world.ground(), &world.home, starter);
-    world.free(world.allocate(64, UNIT).expect("memory"));
-    let first = take().expect("memory");
-    assert!(!first.dirty.get());
-    assert_eq!(world.heap().queue.units(), 64);
-    // The system gives no more: every run that is left serves.
-    os::inject(os::Faults::From(0));
-    let all: Vec<_> = core::iter::from_fn(take).collect();
-    os::inject(os::Faults::None);
-    assert!(all.iter().take_while(|span| !span.dirty.get()).count() > 100);
-    assert_eq!(all.iter().filter(|span| span.dirty.get()).count(), 16);
-    assert_eq!(world.heap().queue.units(), 0);
 }
 
 #[test]
