@@ -87,7 +87,7 @@ impl PageHeaps {
         self.of(span).free(ground, span);
     }
 
-    /// A run as [`PageHeap::allocate`] gives it. For a starter, which touches little of it, a clean one where [`Shared::spares_dirty`] says so: what is left of a huge page
+    /// A run as [`PageHeap::allocate`] gives it. For a starter, which touches little of it, a clean one where [`Shared::spares_dirty`](super::Shared::spares_dirty) says so: what is left of a huge page
     /// is worth more to others.
     pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
         if run.usage == Use::Mixed && ground.shared.spares_dirty() {

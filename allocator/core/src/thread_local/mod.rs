@@ -7,7 +7,7 @@
 //! | `heap()` | the calling thread's heap: [`FRESH`](crate::heap::FRESH) at first, then what `set_heap` stored |
 //! | `near_place(size)` | its place for the class that serves `size` bytes; `None` for 0 and for sizes above [`NEAR_MAX`](crate::size_class::NEAR_MAX) |
 //! | `place(class)` | its place for a class |
-//! | `own_place(entry)` | as [`Heap::own_place`] of it |
+//! | `own_place(entry)` | as [`Heap::own_place`](crate::heap::Heap::own_place) of it |
 //! | `set_heap(heap)` | stores it; to be called again when its table of near requests or its mask has changed |
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
