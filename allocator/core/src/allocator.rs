@@ -132,14 +132,10 @@ impl Allocator {
         }
         let mut stored = heap.fetch(class);
         if stored.is_none() {
-            if bin.started.get() < starter::allowance(class) {
-                let before = bin.started.get();
-                bin.started.set(before + 1);
-                let block = arena.take_mixed(self.below(), class, before);
-                if !block.is_null() {
-                    return block;
-                }
-                heap.leave_starter(class);
+            if heap.may_start(class)
+                && let Some(block) = self.start(heap, arena, source, class)
+            {
+                return block;
             }
             if let Some(left) = bin.missed.get().checked_sub(1) {
                 bin.missed.set(left);
@@ -181,6 +177,32 @@ impl Allocator {
         heap.load_and_pop(class, magazine, count as u16)
     }
 
+    /// One of the first blocks of `class`, without a magazine: from the arena's starter, or, in a crowd, from the spans; null: no memory. `None`: the class is in steady use.
+    #[inline(never)]
+    fn start(&self, heap: &Heap, arena: &Arena, source: &Arena, class: Class) -> Option<*mut u8> {
+        if self.starts(heap, class) {
+            if self.budget.is_crowd() {
+                return Some(source.take_one(self.below(), class));
+            }
+            let block = arena.take_mixed(self.below(), class);
+            if !block.is_null() {
+                return Some(block);
+            }
+        }
+        heap.leave_starter(class);
+        None
+    }
+
+    /// Whether the next block of `class`, which a heap gets or, in a crowd, gives back, is one of the first; counts it.
+    #[inline(never)]
+    fn starts(&self, heap: &Heap, class: Class) -> bool {
+        let started = &heap.bins[class].started;
+        let before = started.get();
+        let starts = before < starter::allowance(class, self.budget.is_crowd());
+        started.set(before + u8::from(starts));
+        starts
+    }
+
     /// Takes back a small block for which neither [`Place::push`](crate::heap::Place::push) nor [`Heap::push_foreign`] had room.
     ///
     /// # Safety
@@ -189,11 +211,13 @@ impl Allocator {
         let class = units::class_in(entry);
         if class != MIXED && heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
-            let taken = if heap.own_place(entry).is_some() {
-                self.make_room(heap, class) && heap.place(class).push(block)
-            } else {
-                self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
-            };
+            let starts = heap.may_start(class) && self.budget.is_crowd() && self.starts(heap, class);
+            let taken = !starts
+                && if heap.own_place(entry).is_some() {
+                    self.make_room(heap, class) && heap.place(class).push(block)
+                } else {
+                    self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
+                };
             if taken {
                 return;
             }
@@ -324,7 +348,8 @@ impl Allocator {
         }
     }
 
-    /// Sends the blocks of an outgoing magazine home. `true`: the magazine went with them, `false`: it is empty now.
+    /// Sends the blocks of an outgoing magazine home. `true`: the magazine went with them, `false`: it is empty now. In a crowd they go to their spans, where any heap
+    /// of their arena finds them, while the thread that they were allocated by waits for a processor.
     fn deliver(&self, heap: &Heap, outgoing: NonNull<Magazine>) -> bool {
         // SAFETY: the magazine is the caller's.
         let magazine = unsafe { outgoing.as_ref() };
@@ -332,7 +357,7 @@ impl Allocator {
         let Some(first) = owners.next() else { return false };
         let owner = self.arena(first);
         heap.donor.note(owner);
-        if owners.all(|owner| owner == first) {
+        if !self.budget.is_crowd() && owners.all(|owner| owner == first) {
             // SAFETY: the magazine is the caller's, and goes to the inbox for good.
             let sent = unsafe { owner.inbox.put(outgoing.as_ptr(), INBOX_BOUND) };
             if sent {

@@ -9,7 +9,6 @@ use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
-use crate::os;
 use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted, Watched};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Batch, Look, Span, SpanList, Use};
@@ -176,17 +175,12 @@ impl Arena {
         spans
     }
 
-    /// Hands out one block of `class` from the starter to a heap that got `before` so many of it; null: there is no room, or it got enough.
-    pub(crate) fn take_mixed(&self, below: Below, class: Class, before: u8) -> *mut u8 {
+    /// Hands out one block of `class` from the starter; null: there is no room.
+    pub(crate) fn take_mixed(&self, below: Below, class: Class) -> *mut u8 {
         let mut spans = self.spans.lock();
         let Some(starter) = spans.starter.or_else(|| spans.acquire_starter(below, self)) else {
             return core::ptr::null_mut();
         };
-        // The first one is for threads without a heap.
-        let crowd = usize::from(self.index) > 1 + os::processors();
-        if !spans.fill.serves(before, crowd) {
-            return core::ptr::null_mut();
-        }
         match spans.fill.take(&self.starter, class) {
             Some(offset) => core::ptr::with_exposed_provenance_mut(starter.start.get() + offset),
             None => core::ptr::null_mut(),
@@ -203,7 +197,7 @@ impl Arena {
         self.spans.lock().fill.take_back(&self.starter, block);
     }
 
-    /// Hands out one block of `class`, for threads that have no heap.
+    /// Hands out one block of `class`, for threads that have no heap, or no magazine of the class.
     pub(crate) fn take_one(&self, below: Below, class: Class) -> *mut u8 {
         let mut spans = self.lock_to_take();
         let found = Cell::new(core::ptr::null_mut());

@@ -2,7 +2,7 @@
 
 use crate::large_cache;
 use crate::os;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
 /// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep of its data, for which it
@@ -31,6 +31,8 @@ const MORE_SUM: usize = (16 << 20) / UNIT;
 
 /// See the module. Bounds on memory, not promises: each is read without regard to the others.
 pub(crate) struct Budget {
+    /// Not 0: heaps are more than [`CROWD`] for each processor.
+    crowd: AtomicU32,
     /// Bytes of a private depot.
     depot: AtomicUsize,
     /// The same for one that takes other arenas' blocks.
@@ -75,6 +77,7 @@ impl Budget {
     /// That of a single heap.
     pub(crate) const fn new() -> Self {
         Self {
+            crowd: AtomicU32::new(0),
             depot: AtomicUsize::new(DEPOT_MAX),
             strange: Share::new(UNIT / STRANGE_PART, DEPOT_MAX),
             magazines: Share::new(0, usize::MAX),
@@ -87,6 +90,8 @@ impl Budget {
     pub(crate) fn share_out(&self, heaps: u32) {
         let (heaps, processors) = (heaps.max(1) as usize, os::processors());
         let useful = heaps.min(CROWD * processors);
+        // Relaxed: see the type.
+        self.crowd.store(u32::from(heaps > useful), Ordering::Relaxed);
         let few = heaps <= FEW;
         let strange_least = if few { DEPOT_MAX } else { STRANGE_SMALL * useful / heaps };
         self.strange.set(UNIT / STRANGE_PART * useful / (heaps * heaps), strange_least.max(DEPOT_MIN));
@@ -101,6 +106,13 @@ impl Budget {
             // Relaxed: see the type.
             place.store(share, Ordering::Relaxed);
         }
+    }
+
+    /// Whether there are so many heaps that most of them wait for a processor.
+    #[inline(always)]
+    pub(crate) fn is_crowd(&self) -> bool {
+        // Relaxed: see the type.
+        self.crowd.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes that one heap's private depot may hold.
@@ -184,6 +196,7 @@ mod tests {
         let few = CROWD * os::processors();
         let together = |heaps: usize| of(heaps).strange(GIB) * heaps;
         assert!(together(few * 8) <= together(few) / 4);
+        assert!(!of(few).is_crowd() && of(few + 1).is_crowd());
         let crowd = of(1_000_000);
         assert_eq!((crowd.strange(GIB), crowd.depot(), crowd.large()), (DEPOT_MIN, DEPOT_MIN, LARGE_MIN));
     }

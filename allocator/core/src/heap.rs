@@ -93,15 +93,14 @@ pub(crate) struct Bin {
     pub(crate) full: Stack,
     /// The smallest `full.len()` since the last trim: what the thread could have done without (Bonwick's working set).
     pub(crate) low: Cell<u16>,
-    /// Magazines that the private depot may hold: grows whenever it had none for malloc and had given one away before, shrinks by what
-    /// was not needed. A thread that only allocates, or only frees, keeps next to nothing.
+    /// Magazines that the private depot may hold: grows whenever it had none for malloc and had given one away before, shrinks by what was not
+    /// needed. A thread that only allocates, or only frees, keeps next to nothing.
     pub(crate) allowed: Cell<u16>,
     /// Magazines given away for which malloc has not asked again.
     pub(crate) missed: Cell<u16>,
-    /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with
-    /// time.
+    /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with time.
     wanted: Cell<u8>,
-    /// Blocks that came from the arena's starter.
+    /// Blocks that came, or went back, one by one before the class is in steady use; `u8::MAX`: it is.
     pub(crate) started: Cell<u8>,
 }
 
@@ -236,8 +235,7 @@ impl Heap {
         (1..=CLASSES).for_each(|class| self.leave_starter(class));
     }
 
-    /// Makes an inert heap of a record of the caller's alone. (Copied, since the library has one already; and not by way of the stack, a page of which
-    /// each thread would keep.)
+    /// Makes an inert heap of a record of the caller's alone. (Copied, since the library has one already; not by way of the stack, a page of which each thread would keep.)
     pub(crate) fn write_to(record: NonNull<Self>) -> &'static Self {
         const CLAIM: usize = offset_of!(Heap, claim);
         let (from, to) = ((&raw const FRESH).cast::<u8>(), record.as_ptr().cast::<u8>());
@@ -432,6 +430,12 @@ impl Heap {
         self.load(class, magazine, left);
         // SAFETY: the caller hands over a live magazine.
         unsafe { magazine.as_ref() }.slot(left).get()
+    }
+
+    /// Whether this heap got few blocks of `class` yet.
+    #[inline(always)]
+    pub(crate) fn may_start(&self, class: Class) -> bool {
+        self.bins[class].started.get() < u8::MAX
     }
 
     /// From now on the blocks of `class` come from spans of their own, in which they are aligned as their size is.

@@ -14,6 +14,8 @@ use crate::units::ARENAS;
 
 /// Index of the arena for threads without a heap.
 const COMMON: u16 = 1;
+/// Arenas for each processor, beside that one: heaps beyond share them, and so the room that each would keep in spans of its own. (As many as glibc makes.)
+pub(crate) const ARENAS_PER_PROCESSOR: usize = 8;
 /// Heaps of threads that ended that are kept as they are, for the next threads: one for each processor, but no more than this.
 const WARM: usize = 8;
 
@@ -242,7 +244,8 @@ impl Allocator {
 
     fn create_arena(&self, registry: &mut Registry) -> Option<&'static Arena> {
         let index = registry.count + 1;
-        if usize::from(index) >= ARENAS {
+        let most = usize::from(COMMON) + ARENAS_PER_PROCESSOR * os::processors();
+        if usize::from(index) > most.min(ARENAS - 1) {
             return None;
         }
         let record = self.meta.lock().record::<Arena>()?;

@@ -5,6 +5,9 @@
 //! room; a class that goes on being used moves to spans of its own. Blocks of a starter never enter a magazine: they
 //! are handed out and taken back one by one, under the arena's lock.
 //!
+//! In a crowd of threads, which share arenas, no starter is needed: there the first blocks of a class come one by one from the spans that it has, and
+//! go back there, so that a thread that uses little of it has no magazine of it.
+//!
 //! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 
 use crate::os;
@@ -26,15 +29,19 @@ const FREE: u8 = 1 << 7;
 
 /// Largest block that may lie in a starter, in bytes.
 const LARGEST: usize = 2 << 10;
-/// Blocks of a class that a heap gets from its arena's starter, one after the other; then the class is in steady use.
+/// Blocks of a class that a heap gets one after the other; then the class is in steady use.
 const ALLOWANCE: u8 = 8;
-/// The same in a crowd of threads, while no more than half of the starter has been handed out: where there are many, what they keep
-/// matters more than the time of their first blocks.
+/// The same, those that it gives back counted, in a crowd of threads, of blocks that could lie in a starter: where there are many, what they keep matters more than the time of their
+/// first blocks.
 const ALLOWANCE_IN_CROWD: u8 = 96;
 
-/// How many blocks of `class` a heap may get from its arena's starter at most.
-pub(crate) fn allowance(class: Class) -> u8 {
-    if size_class::of(class).size as usize <= LARGEST { ALLOWANCE_IN_CROWD } else { 0 }
+/// How many blocks of `class` a heap gets one by one before it has a magazine of them: from its arena's starter, or, in a crowd, from spans.
+pub(crate) fn allowance(class: Class, crowd: bool) -> u8 {
+    match (crowd, size_class::of(class).size as usize <= LARGEST) {
+        (true, true) => ALLOWANCE_IN_CROWD,
+        (false, false) => 0,
+        _ => ALLOWANCE,
+    }
 }
 
 /// The table of a starter: for each granule the class of the block that begins there; 0: none does.
@@ -98,11 +105,6 @@ impl Fill {
         // Relaxed: written under the arena's lock, which the caller holds.
         let entries = table.0[..self.next].iter().map(|entry| entry.load(Ordering::Relaxed));
         entries.filter(|entry| *entry != 0 && entry & FREE == 0).map(usize::from)
-    }
-
-    /// Whether a heap that got `before` so many blocks of a class gets another one, if there is room.
-    pub(crate) fn serves(&self, before: u8, crowd: bool) -> bool {
-        before < ALLOWANCE || crowd && before < ALLOWANCE_IN_CROWD && self.next <= STARTER / GRANULE / 2
     }
 
     /// Hands out a block of `class`: its offset; `None`: there is no room.
@@ -211,24 +213,5 @@ mod tests {
         let (table, mut fill) = (Table::new(), Fill::new());
         fill.take(&table, LARGE);
         fill.take_back(&table, at(GRANULE));
-    }
-
-    #[test]
-    fn a_crowd_gets_more_of_a_class_while_there_is_room_for_others() {
-        let (table, mut fill) = (Table::new(), Fill::new());
-        let serves = |fill: &Fill, before| [false, true].map(|crowd| fill.serves(before, crowd));
-        assert_eq!(serves(&fill, ALLOWANCE - 1), [true, true]);
-        assert_eq!(serves(&fill, ALLOWANCE), [false, true]);
-        assert_eq!(serves(&fill, ALLOWANCE_IN_CROWD), [false, false]);
-        while fill.next <= STARTER / GRANULE / 2 {
-            assert!(fill.serves(ALLOWANCE, true));
-            fill.take(&table, LARGE).expect("room");
-        }
-        assert_eq!(serves(&fill, ALLOWANCE), [false, false]);
-        assert_eq!(
-            serves(&fill, ALLOWANCE - 1),
-            [true, true],
-            "the first ones of a class are served to the end"
-        );
     }
 }

@@ -56,7 +56,7 @@ impl Arena {
         others
     }
 
-    /// Takes one block back, for threads that have no heap, if it is this arena's.
+    /// Takes one block back, for threads that have no heap, or no magazine of the class, if it is this arena's.
     pub(crate) fn give_back_one(&self, below: Below, block: *mut u8) -> bool {
         let mut spans = self.spans.lock();
         // SAFETY: a live small block.

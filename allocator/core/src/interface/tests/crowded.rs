@@ -6,8 +6,8 @@ use super::*;
 use crate::heap::FIRST_WANTED;
 use crate::large_cache;
 use crate::os;
+use crate::registry::ARENAS_PER_PROCESSOR;
 use crate::size_class::{self, CLASSES, ClassInfo};
-use crate::starter;
 use crate::units::{self, UNIT};
 
 /// Of a class that does not fill lines, and of two that do, one of them long; none begins with blocks of the starter for long.
@@ -78,23 +78,71 @@ fn the_more_threads_the_fewer_freed_large_blocks_each_keeps() {
 }
 
 #[test]
-fn a_thread_of_a_crowd_stays_with_its_starter_for_longer() {
+fn heaps_share_arenas_beyond_eight_for_each_processor() {
     let allocator = allocator();
-    let heaps = attach(allocator, 3 * os::processors());
-    // How many of the first blocks of a class come from the starter.
-    let started = |heap: &Heap| {
-        let blocks: Vec<_> =
-            (0..100).map(|index| Filled::new(allocator.allocate(heap, SIZES[0]), SIZES[0], index)).collect();
-        // SAFETY: live blocks.
-        let entries = blocks.iter().map(|block| unsafe { allocator.units.entry(block.block) });
-        let mixed = entries.filter(|&entry| units::class_in(entry) == starter::MIXED).count();
-        blocks.into_iter().for_each(|block| block.free(allocator, heap));
-        mixed
-    };
-    let found: Vec<_> = heaps.iter().map(|heap| started(heap)).collect();
-    let (first, others) = found.split_at(os::processors());
-    assert!(first.iter().all(|&count| count == 8) && others.iter().all(|&count| count == 96), "{found:?}");
+    let most = ARENAS_PER_PROCESSOR * os::processors();
+    let heaps = attach(allocator, 2 * most);
+    let mut users = std::collections::BTreeMap::new();
+    for heap in &heaps {
+        *users.entry(heap.arena().expect("settled").index).or_insert(0) += 1;
+    }
+    assert_eq!(users.len(), most);
+    assert!(users.values().all(|&users| users == 2), "{users:?}");
     detach(allocator, heaps);
+    let again = attach(allocator, most);
+    let arenas: std::collections::BTreeSet<_> =
+        again.iter().filter_map(|heap| heap.arena()).map(|arena| arena.index).collect();
+    assert!(
+        arenas.len() > most / 2,
+        "whoever begins when others have ended has an arena to itself, but for warm heaps"
+    );
+    detach(allocator, again);
+}
+
+#[test]
+fn a_thread_of_a_crowd_has_no_magazine_of_a_class_that_it_uses_little() {
+    let allocator = allocator();
+    let heaps = attach(allocator, 5 * os::processors());
+    let (first, second) = (heaps[0], heaps[1]);
+    for size in SIZES {
+        let class = size_class::class_of(size).expect("a small size");
+        let has_magazine = |heap: &Heap| {
+            let bin = &heap.bins[class];
+            !bin.loaded.get().is_null() || !bin.outgoing.get().is_null()
+        };
+        let allowed = if size <= 2 << 10 { 96 } else { 8 };
+        let blocks: Vec<_> = (0..allowed)
+            .map(|index| Filled::new(allocator.allocate(first, size), size, index as u8))
+            .collect();
+        let live = allocator.statistics().classes[class - 1].live;
+        assert!(!has_magazine(first) && live == allowed, "{size} bytes: one by one from the spans");
+        let more = Filled::new(allocator.allocate(first, size), size, 1);
+        assert!(has_magazine(first), "{size} bytes: used much");
+        // Another thread gives them back.
+        blocks.into_iter().for_each(|block| block.free(allocator, second));
+        assert!(!has_magazine(second), "{size} bytes: one by one to the spans");
+        more.free(allocator, second);
+        assert!(has_magazine(second), "{size} bytes: freed much");
+    }
+    detach(allocator, heaps);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn what_others_free_waits_for_no_thread_of_a_crowd() {
+    let waiting = |heaps| {
+        let allocator = allocator();
+        let heaps = attach(allocator, heaps);
+        let blocks: Vec<_> =
+            (0..3000).map(|index| Filled::new(allocator.allocate(heaps[0], 48), 48, index as u8)).collect();
+        blocks.into_iter().for_each(|block| block.free(allocator, heaps[1]));
+        let inbox = heaps[0].arena().expect("settled").inbox.take_all();
+        let waiting = !inbox.is_null();
+        allocator.flush_linked(inbox);
+        detach(allocator, heaps);
+        waiting
+    };
+    assert!(waiting(4 * os::processors()) && !waiting(4 * os::processors() + 1));
 }
 
 #[test]
