@@ -4,6 +4,7 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Below, Lenders};
 use crate::budget::Budget;
+use crate::crowd::WANTED_RARELY;
 use crate::depot::Depot;
 use crate::heap::{Bin, Heap};
 use crate::magazine::{Batches, Magazine, Stack};
@@ -13,7 +14,7 @@ use crate::os;
 use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
-use crate::starter::{self, MIXED};
+use crate::starter::MIXED;
 use crate::sync::{AtomicPtr, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Units};
 
@@ -156,8 +157,10 @@ impl Allocator {
         let Some(magazine) = loaded.or_else(|| self.take_spare(heap, class)) else {
             return self.take_direct(class);
         };
-        let wanted = heap.wanted(class);
-        if wanted < size_class::of(class).magazine_most {
+        let mut wanted = heap.wanted(class);
+        if self.budget.is_crowd() && heap.uses_rarely(class) {
+            wanted = wanted.min(WANTED_RARELY);
+        } else if wanted < size_class::of(class).magazine_most {
             heap.want_more(class, wanted, self.budget.magazines(self.shared.small()));
         }
         // SAFETY: the magazine is this heap's.
@@ -177,32 +180,6 @@ impl Allocator {
         heap.load_and_pop(class, magazine, count as u16)
     }
 
-    /// One of the first blocks of `class`, without a magazine: from the arena's starter, or, in a crowd, from the spans; null: no memory. `None`: the class is in steady use.
-    #[inline(never)]
-    fn start(&self, heap: &Heap, arena: &Arena, source: &Arena, class: Class) -> Option<*mut u8> {
-        if self.starts(heap, class) {
-            if self.budget.is_crowd() {
-                return Some(source.take_one(self.below(), class));
-            }
-            let block = arena.take_mixed(self.below(), class);
-            if !block.is_null() {
-                return Some(block);
-            }
-        }
-        heap.leave_starter(class);
-        None
-    }
-
-    /// Whether the next block of `class`, which a heap gets or, in a crowd, gives back, is one of the first; counts it.
-    #[inline(never)]
-    fn starts(&self, heap: &Heap, class: Class) -> bool {
-        let started = &heap.bins[class].started;
-        let before = started.get();
-        let starts = before < starter::allowance(class, self.budget.is_crowd());
-        started.set(before + u8::from(starts));
-        starts
-    }
-
     /// Takes back a small block for which neither [`Place::push`](crate::heap::Place::push) nor [`Heap::push_foreign`] had room.
     ///
     /// # Safety
@@ -218,6 +195,9 @@ impl Allocator {
                 } else {
                     self.make_outgoing(heap, class) && heap.push_foreign(entry, block)
                 };
+            if self.budget.is_crowd() {
+                self.shed_rare(heap, class);
+            }
             if taken {
                 return;
             }
@@ -322,7 +302,9 @@ impl Allocator {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
-        let shared = self.is_strange(heap, blocks) && size_class::fills_lines(class) && !self.is_tight();
+        // (Long ones of a crowd come from common arenas, where all threads meet: they go through the depot first.)
+        let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
+        let shared = strange && size_class::fills_lines(class) && !self.is_tight();
         if shared && self.tables.depots[class].put(class, magazine, self.shared.small()) {
             return;
         }

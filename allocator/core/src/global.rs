@@ -170,7 +170,7 @@ pub fn prepare() {
         if os::on_signal(signal as c_int, signalled) {
             HELPER.start(help);
         } else {
-            os::tell(&["ample: AMPLE_STATS_SIGNAL is ignored: the system lets nobody catch that signal\n"]);
+            os::tell(&[b"ample: AMPLE_STATS_SIGNAL is ignored: the system lets nobody catch that signal\n"]);
         }
     }
 }

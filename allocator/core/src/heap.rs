@@ -11,11 +11,14 @@
 //!                          neither? a large block: LargeCache, or Allocator::free_large; NULL, or not ours
 //! ```
 
+mod idle;
+
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
+use self::idle::Idleness;
 use crate::arena::{Arena, Donor};
 use crate::claim::Claim;
 use crate::growing::Growing;
@@ -68,17 +71,8 @@ pub struct Heap {
     pub(crate) large: LargeCache,
     pub(crate) growing: Growing,
     pub(crate) bins: [Bin; CLASSES + 1],
-}
-
-/// What others make of a heap's thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Idleness {
-    /// It took slow paths lately.
-    Active,
-    /// It took none; the heap is being asked for.
-    Asked,
-    /// It took none since its heap was emptied.
-    Emptied,
+    /// For each class the last of the slow paths that was for it; up to date where threads are a crowd.
+    used: [Cell<u16>; CLASS_SLOTS],
 }
 
 /// A heap's magazines of one class, beside the loaded one's stack pointers.
@@ -113,6 +107,8 @@ impl Bin {
     }
 }
 
+/// A thread uses a class rarely that it needs no more often than at each so many slow paths.
+const RARELY: u16 = 64;
 /// Blocks of the first refill of a class.
 pub(crate) const FIRST_WANTED: u8 = 8;
 
@@ -226,6 +222,7 @@ impl Heap {
                     started: Cell::new(0),
                 }
             }; CLASSES + 1],
+            used: [const { Cell::new(0) }; CLASS_SLOTS],
         }
     }
 
@@ -271,33 +268,11 @@ impl Heap {
         self.events() % events_per_look == events_per_look - 1
     }
 
-    /// Whether the thread took no slow path since the last call, and the heap was not emptied since: then it is to be
-    /// asked for. The caller holds the registry's lock.
-    pub(crate) fn looks_idle(&self) -> bool {
-        // Relaxed: as in `count_event`.
-        let events = self.events.load(Ordering::Relaxed);
-        let idleness = match (self.seen.replace(events) == events, self.idleness.get()) {
-            (false, _) => Idleness::Active,
-            (true, Idleness::Emptied) => Idleness::Emptied,
-            (true, _) => Idleness::Asked,
-        };
-        self.idleness.set(idleness);
-        idleness == Idleness::Asked
-    }
-
-    /// Whether it is being asked for. The caller holds the registry's lock.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.idleness.get() == Idleness::Asked
-    }
-
-    /// Whether its thread did nothing since it was emptied. The caller holds the registry's lock.
-    pub(crate) fn is_emptied(&self) -> bool {
-        self.idleness.get() == Idleness::Emptied
-    }
-
-    /// Notes the end of asking for it. The caller holds the registry's lock.
-    pub(crate) fn set_emptied(&self, emptied: bool) {
-        self.idleness.set(if emptied { Idleness::Emptied } else { Idleness::Active });
+    /// Whether the thread uses `class`, a pooled one, rarely: this slow path is the first for it for long, as its slow paths count. Notes it; to be called where its magazines do not suffice, in a crowd.
+    #[inline(never)]
+    pub(crate) fn uses_rarely(&self, class: Class) -> bool {
+        let now = self.events() as u16;
+        now.wrapping_sub(self.used[class].replace(now)) > RARELY && size_class::is_pooled(class)
     }
 
     /// Gives an inert heap its arena.

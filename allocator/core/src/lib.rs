@@ -24,6 +24,7 @@ mod allocator;
 mod arena;
 mod budget;
 mod claim;
+mod crowd;
 mod depot;
 #[cfg(not(any(test, miri)))]
 mod fork;

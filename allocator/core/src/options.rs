@@ -93,7 +93,7 @@ const EXPANDED: usize = PATH + 64;
 impl Definition {
     /// The environment variable.
     pub fn variable(&self) -> &'static str {
-        self.variable.trim_end_matches('\0')
+        self.variable.strip_suffix('\0').unwrap_or(self.variable)
     }
 
     const fn default(&self) -> usize {
@@ -245,23 +245,24 @@ impl Options {
             }
             let number = Number::of(value);
             let shown = match definition.kind {
-                Kind::Number { .. } => number.text(),
-                Kind::Path => core::str::from_utf8(&path[..value]).unwrap_or("(not text)"),
+                Kind::Number { .. } => number.text().as_bytes(),
+                Kind::Path => &path[..value],
             };
-            os::tell(&["ample: ", definition.variable(), "=", shown, "\n"]);
+            os::tell(&[b"ample: ", definition.variable().as_bytes(), b"=", shown, b"\n"]);
         }
     }
 
     #[cold]
     fn complain(&self, definition: &Definition, text: &[u8]) {
-        let shown = core::str::from_utf8(text).unwrap_or("(not text)");
-        os::tell(&["ample: ", definition.variable(), "=", shown, " is ignored: it takes "]);
+        let variable = definition.variable().as_bytes();
+        os::tell(&[b"ample: ", variable, b"=", text, b" is ignored: it takes "]);
         match &definition.kind {
             Kind::Number { range, .. } => {
                 let (low, high) = (Number::of(*range.start()), Number::of(*range.end()));
-                os::tell(&["a whole number from ", low.text(), " to ", high.text(), "\n"]);
+                let (low, high) = (low.text().as_bytes(), high.text().as_bytes());
+                os::tell(&[b"a whole number from ", low, b" to ", high, b"\n"]);
             }
-            Kind::Path => os::tell(&["the path of a file, 1 to 255 bytes\n"]),
+            Kind::Path => os::tell(&[b"the path of a file, 1 to 255 bytes\n"]),
         }
         if self.is_on(Name::AbortConf) {
             os::die("ample: AMPLE_ABORT_CONF=1: an option has a bad value\n");

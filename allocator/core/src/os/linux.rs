@@ -472,8 +472,8 @@ pub(crate) fn write(file: &File, mut bytes: &[u8]) {
     });
 }
 
-pub(crate) fn tell(parts: &[&str]) {
-    parts.iter().for_each(|part| write(&standard_error(), part.as_bytes()));
+pub(crate) fn tell(parts: &[&[u8]]) {
+    parts.iter().for_each(|part| write(&standard_error(), part));
 }
 
 pub(crate) fn die(message: &str) -> ! {

@@ -483,8 +483,8 @@ pub(crate) fn written() -> Vec<u8> {
     WRITTEN.with_borrow(Vec::clone)
 }
 
-pub(crate) fn tell(parts: &[&str]) {
-    eprint!("{}", parts.concat());
+pub(crate) fn tell(parts: &[&[u8]]) {
+    eprint!("{}", String::from_utf8_lossy(&parts.concat()));
 }
 
 pub(crate) fn die(message: &str) -> ! {

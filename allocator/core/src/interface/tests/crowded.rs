@@ -129,6 +129,36 @@ fn a_thread_of_a_crowd_has_no_magazine_of_a_class_that_it_uses_little() {
 
 #[test]
 #[cfg(not(miri))]
+fn a_thread_of_a_crowd_stores_no_long_blocks_that_it_uses_rarely() {
+    // Blocks that a thread stores of a class, before and after it has used others for long.
+    let stored = |heaps| {
+        let allocator = allocator();
+        let heaps = attach(allocator, heaps);
+        let heap = heaps[0];
+        let bin = &heap.bins[size_class::class_of(4096).expect("a small size")];
+        let blocks = |count, size| -> Vec<_> {
+            (0..count).map(|index| Filled::new(allocator.allocate(heap, size), size, index as u8)).collect()
+        };
+        let free = |block: Filled| block.free(allocator, heap);
+        let mut long = blocks(300, 4096);
+        long.drain(100..).for_each(free);
+        let before = bin.cached_blocks();
+        blocks(20_000, 48).into_iter().for_each(free);
+        let events = heap.events();
+        while heap.events() == events {
+            free(long.pop().expect("soon there is no room in the loaded magazine"));
+        }
+        let after = bin.cached_blocks();
+        long.into_iter().for_each(free);
+        detach(allocator, heaps);
+        [before, after].map(|blocks| blocks > 0)
+    };
+    assert_eq!(stored(4 * os::processors()), [true, true]);
+    assert_eq!(stored(4 * os::processors() + 1), [true, false]);
+}
+
+#[test]
+#[cfg(not(miri))]
 fn what_others_free_waits_for_no_thread_of_a_crowd() {
     let waiting = |heaps| {
         let allocator = allocator();

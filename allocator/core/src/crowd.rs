@@ -1,0 +1,60 @@
+//! What a heap keeps of a class that its thread uses little, be it that it is new or that threads are a crowd, many more than processors. What one of a crowd keeps is of no use while
+//! it waits for a processor, and it waits most of the time.
+
+use core::ptr::{self, NonNull};
+
+use crate::allocator::Allocator;
+use crate::arena::Arena;
+use crate::heap::Heap;
+use crate::size_class::Class;
+use crate::starter;
+
+/// Blocks of a class that it uses rarely that a thread of a crowd asks for at once.
+pub(crate) const WANTED_RARELY: u8 = 2;
+
+impl Allocator {
+    /// One of the first blocks of `class`, without a magazine: from the arena's starter, or, in a crowd, from the spans; null: no memory. `None`: the class is in steady use.
+    #[inline(never)]
+    pub(crate) fn start(&self, heap: &Heap, arena: &Arena, source: &Arena, class: Class) -> Option<*mut u8> {
+        if self.starts(heap, class) {
+            if self.budget.is_crowd() {
+                return Some(source.take_one(self.below(), class));
+            }
+            let block = arena.take_mixed(self.below(), class);
+            if !block.is_null() {
+                return Some(block);
+            }
+        }
+        heap.leave_starter(class);
+        None
+    }
+
+    /// Whether the next block of `class`, which a heap gets or, in a crowd, gives back, is one of the first; counts it.
+    #[inline(never)]
+    pub(crate) fn starts(&self, heap: &Heap, class: Class) -> bool {
+        let started = &heap.bins[class].started;
+        let before = started.get();
+        let starts = before < starter::allowance(class, self.budget.is_crowd());
+        started.set(before + u8::from(starts));
+        starts
+    }
+
+    /// Gives all blocks of `class` away but for those in the loaded magazine, if a thread of a crowd uses it rarely.
+    #[inline(never)]
+    pub(crate) fn shed_rare(&self, heap: &Heap, class: Class) {
+        if !heap.uses_rarely(class) {
+            return;
+        }
+        let place = &heap.bins[class].previous;
+        if let Some(previous) = NonNull::new(place.get())
+            // SAFETY: a heap's magazines are live.
+            && unsafe { previous.as_ref() }.count.get() > 0
+        {
+            place.set(ptr::null_mut());
+            self.shed(heap, class, previous);
+        }
+        while let Some(magazine) = heap.fetch(class) {
+            self.shed(heap, class, magazine);
+        }
+    }
+}
