@@ -302,7 +302,7 @@ impl Allocator {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
-        // (Long ones of a crowd come from common arenas, where all threads meet: they go through the depot first.)
+        // (In a crowd, which shares arenas, they would meet there all the same, and a magazine as it is costs less than its spans.)
         let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
         let shared = strange && size_class::fills_lines(class) && !self.is_tight();
         if shared && self.tables.depots[class].put(class, magazine, self.shared.small()) {
