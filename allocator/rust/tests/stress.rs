@@ -15,6 +15,12 @@ static GLOBAL: ample_alloc::Ample = ample_alloc::Ample;
 /// has emptied their heaps and given back what is free.
 const REST_EVERY: u64 = 16;
 const REST: Duration = Duration::from_millis(1200);
+/// In one round of so many, threads are so many for each processor: they share arenas.
+const CROWD_EVERY: u64 = 4;
+const CROWD: usize = 10;
+/// Steps of all threads of a round together, and of each at least.
+const STEPS: usize = 12_000;
+const STEPS_MIN: usize = 100;
 /// One block of so many is a large one.
 const LARGE_EVERY: usize = 500;
 
@@ -76,21 +82,22 @@ fn check(block: &[u8]) {
 
 #[test]
 fn threads_free_what_others_allocated() {
-    const THREADS: usize = 4;
+    let processors = thread::available_parallelism().map_or(2, usize::from);
     for round in rounds() {
+        let threads = if round % CROWD_EVERY == 1 { CROWD * processors } else { 4 };
         if round % REST_EVERY == REST_EVERY - 1 {
             thread::sleep(REST);
         }
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Vec<u8>>()).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel::<Vec<u8>>()).unzip();
         let workers: Vec<_> = receivers
             .into_iter()
             .enumerate()
             .map(|(index, receiver)| {
-                let next = senders[(index + 1) % THREADS].clone();
+                let next = senders[(index + 1) % threads].clone();
                 thread::spawn(move || {
-                    let mut state = round * 100 + index as u64 + 1;
+                    let mut state = round * 1000 + index as u64 + 1;
                     let mut kept: Vec<Vec<u8>> = Vec::new();
-                    for _ in 0..3000 {
+                    for _ in 0..(STEPS / threads).max(STEPS_MIN) {
                         let fresh = block(&mut state);
                         match random(&mut state) % 3 {
                             0 => kept.push(fresh),
