@@ -20,10 +20,6 @@ use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
-/// A heap keeps an empty magazine for each of this many bytes that its private depot may hold.
-const BYTES_PER_SPARE: usize = 32 << 10;
-/// Empty magazines that a heap keeps at most: they go round from those who fill them to those who empty them, and are memory.
-const SPARES_MAX: u32 = 64;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
 /// Slow paths between two looks at the clock.
@@ -440,8 +436,7 @@ impl Allocator {
     #[inline(always)]
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
         heap.spares.push(magazine);
-        let bound = ((self.budget.depot() / BYTES_PER_SPARE) as u32).min(SPARES_MAX);
-        if heap.spares.len() > bound {
+        if heap.spares.len() > self.budget.spares() {
             self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
         }
     }

@@ -22,6 +22,10 @@ const MAGAZINES_PART: usize = 16;
 const MAGAZINES_MIN: usize = 128 << 10;
 /// Heaps for each processor from which on all together keep less of those: what a thread that waits keeps is of no use to those that run.
 const CROWD: usize = 4;
+/// A heap keeps an empty magazine for each of this many bytes that its private depot may hold, and so many at most: they go round from those who fill them to those
+/// who empty them, and are memory.
+const BYTES_PER_SPARE: usize = 32 << 10;
+const SPARES_MAX: usize = 64;
 /// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
 const LARGE_MIN: usize = (64 << 10) / UNIT;
 const LARGE_SUM: usize = (4 << 20) / UNIT;
@@ -35,7 +39,9 @@ pub(crate) struct Budget {
     crowd: AtomicU32,
     /// Bytes of a private depot.
     depot: AtomicUsize,
-    /// The same for one that takes other arenas' blocks.
+    /// Empty magazines.
+    spares: AtomicU32,
+    /// Bytes of a private depot that takes other arenas' blocks.
     strange: Share,
     /// Bytes by which the magazines of a heap may hold more than in any case.
     magazines: Share,
@@ -79,6 +85,7 @@ impl Budget {
         Self {
             crowd: AtomicU32::new(0),
             depot: AtomicUsize::new(DEPOT_MAX),
+            spares: AtomicU32::new(spares(DEPOT_MAX)),
             strange: Share::new(UNIT / STRANGE_PART, DEPOT_MAX),
             magazines: Share::new(0, usize::MAX),
             large: AtomicUsize::new(large_cache::LARGEST),
@@ -97,8 +104,11 @@ impl Budget {
         self.strange.set(UNIT / STRANGE_PART * useful / (heaps * heaps), strange_least.max(DEPOT_MIN));
         let beyond = heaps.saturating_sub(FEW).max(1);
         self.magazines.set(UNIT / MAGAZINES_PART / beyond, if few { usize::MAX } else { MAGAZINES_MIN });
+        let depot = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
+        // Relaxed: see the type.
+        self.spares.store(spares(depot), Ordering::Relaxed);
         let shares = [
-            (&self.depot, (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX)),
+            (&self.depot, depot),
             (&self.large, (LARGE_SUM * processors / heaps).clamp(LARGE_MIN, large_cache::LARGEST)),
             (&self.large_more, (MORE_SUM * processors / heaps).min(MORE_MAX)),
         ];
@@ -120,6 +130,13 @@ impl Budget {
     pub(crate) fn depot(&self) -> usize {
         // Relaxed: see the type.
         self.depot.load(Ordering::Relaxed)
+    }
+
+    /// Empty magazines that one heap keeps at most.
+    #[inline(always)]
+    pub(crate) fn spares(&self) -> u32 {
+        // Relaxed: see the type.
+        self.spares.load(Ordering::Relaxed)
     }
 
     /// Bytes that it may hold in any case and still take blocks of other arenas.
@@ -150,6 +167,12 @@ impl Budget {
         // Relaxed: see the type.
         self.large_more.load(Ordering::Relaxed)
     }
+}
+
+/// Empty magazines of a heap whose private depot holds so many bytes.
+const fn spares(depot: usize) -> u32 {
+    let spares = depot / BYTES_PER_SPARE;
+    (if spares < SPARES_MAX { spares } else { SPARES_MAX }) as u32
 }
 
 #[cfg(all(test, not(loom)))]
