@@ -9,7 +9,7 @@ use crate::trial::Subject;
 
 /// RocksDB's own benchmark, two threads.
 pub fn rocksdb(site: &Site) -> io::Result<Subject> {
-    let keys = site.amount(60_000, 1000);
+    let keys = site.amount(60_000, 5000);
     let folder = {
         let mut option = OsString::from("--db=");
         option.push(site.in_run("db"));
@@ -40,7 +40,7 @@ pub fn rocksdb(site: &Site) -> io::Result<Subject> {
 
 /// SQLite's shell on a script.
 pub fn sqlite(site: &Site) -> io::Result<Subject> {
-    let rows = site.amount(250_000, 3000);
+    let rows = site.amount(250_000, 10_000);
     let script =
         site.write("script.sql", include_str!("scripts/people.sql").replace("ROWS", &rows.to_string()))?;
     let database = site.in_run("data.db");

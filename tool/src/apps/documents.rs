@@ -46,7 +46,7 @@ pub fn ghostscript(site: &Site) -> io::Result<Subject> {
 
 /// GNU sort, all in memory.
 pub fn sort(site: &Site) -> io::Result<Subject> {
-    let lines = site.amount(1_000_000, 20_000);
+    let lines = site.amount(1_000_000, 200_000);
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let text: String =
         (0..lines).map(|number| format!("{:08x} {number}\n", random.random_range(0..u32::MAX))).collect();

@@ -30,7 +30,7 @@ pub fn tokenizers(site: &Site) -> io::Result<Subject> {
 
 /// Perl's strings, hashes and lists.
 pub fn perl(site: &Site) -> io::Result<Subject> {
-    let rounds = site.amount(1_000_000, 20_000);
+    let rounds = site.amount(1_000_000, 60_000);
     let mut subject =
         script(site, site.program("perl"), "words.pl", include_str!("scripts/words.pl"), rounds)?;
     subject.environment.push(("PERL_HASH_SEED", "0".into()));
