@@ -127,6 +127,10 @@ run_g++() {
     with g++ words.o -o words
     sha256sum words.o words
     with ./words <"$here/words.cc"
+    with g++ -std=c++17 -O2 "$here/exchange.cc" -o exchange -pthread
+    with ./exchange 8 40
+    with g++ -std=c++17 -O2 "$here/trees.cc" -o trees -pthread
+    with ./trees 4 40 15 10
 }
 
 # The project's own Rust: a library of the standard library's types, then linked.

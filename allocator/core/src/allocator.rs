@@ -20,6 +20,8 @@ use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
+/// How many times [`ClassInfo::unordered_most`](size_class::ClassInfo::unordered_most) a private depot may hold of a class in no order before what is beyond that goes back: 1 MiB, which a core's second cache holds.
+const UNORDERED_TIMES: u32 = 4;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
 /// Slow paths between two looks at the clock.
@@ -129,6 +131,7 @@ impl Allocator {
         }
         let mut stored = heap.fetch(class);
         if stored.is_none() {
+            heap.orders.set(heap.orders.get() & !(1 << class));
             if heap.may_start(class)
                 && let Some(block) = self.start(heap, arena, source, class)
             {
@@ -254,21 +257,28 @@ impl Allocator {
             bin.missed.set(bin.missed.get().saturating_add(1));
             self.shed(heap, class, magazine);
         }
-        if kept && bin.full.len() > size_class::of(class).unordered_most.into() {
+        let (stored, most) = (bin.full.len(), u32::from(size_class::of(class).unordered_most));
+        if kept && (stored > UNORDERED_TIMES * most || stored > most && heap.orders.get() >> class & 1 != 0) {
             self.bound_disorder(heap, class);
         }
     }
 
-    /// Gives the blocks of the newest magazine in a private depot back to their spans if they are this heap's own and in no order: there they find it again. Whoever
-    /// frees much and allocates it again would else get blocks from all over the memory for what lies side by side in the program's structures.
+    /// Gives the blocks of the newest magazines in a private depot that are this heap's own and in no order back to their spans, once it holds many of the class, until malloc has
+    /// emptied it: there they find their order again. Whoever frees much and allocates it again would else get blocks from all over the memory for what lies side by side in the
+    /// program's structures.
     #[inline(never)]
     fn bound_disorder(&self, heap: &Heap, class: Class) {
-        let size = size_class::of(class).size as usize;
-        let newest = heap.bins[class].full.top();
-        if newest.is_some_and(|newest| !newest.is_in_order(size) && !self.is_strange(heap, newest))
+        let (full, info) = (&heap.bins[class].full, size_class::of(class));
+        while full
+            .top()
+            .is_some_and(|newest| !newest.is_in_order(info.size as usize) && !self.is_strange(heap, newest))
             && let Some(magazine) = heap.fetch(class)
         {
             self.shed(heap, class, magazine);
+            heap.orders.set(heap.orders.get() | 1 << class);
+            if full.len() <= info.unordered_most.into() {
+                break;
+            }
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Heap {
     pub(crate) donor: Donor,
     /// Empty magazines.
     pub(crate) spares: Stack,
+    /// A bit for each class of which the private depot takes magazines in order only.
+    pub(crate) orders: Cell<u64>,
     /// Large blocks that this thread freed last.
     pub(crate) large: LargeCache,
     pub(crate) growing: Growing,
@@ -207,6 +209,7 @@ impl Heap {
             growths: Cell::new(0),
             donor: Donor::new(),
             spares: Stack::new(),
+            orders: Cell::new(0),
             large: LargeCache::new(),
             growing: Growing::new(),
             bins: [const {

@@ -28,7 +28,7 @@ const MAGAZINE_CROWDED: usize = 16 << 10;
 const MAGAZINE_LEAST: usize = 32 << 10;
 /// The same of a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
-/// Bytes of blocks of a class that a private depot holds in any order, two magazines or more: what lies in a core's caches costs little to
+/// Bytes of blocks of a class that a private depot holds in any order, two magazines or more, once it held a few times as much: what lies in a core's caches costs little to
 /// come at wherever it lies.
 const UNORDERED: usize = 256 << 10;
 /// Bytes of a block that counts as long: a few of them are most of what a cache holds.
@@ -57,7 +57,7 @@ pub(crate) struct ClassInfo {
     pub(crate) magazine_least: u8,
     /// The same when it is used much.
     pub(crate) magazine_most: u8,
-    /// Magazines that a private depot holds whatever the order of their blocks.
+    /// Magazines that a private depot holds in any case, whatever the order of their blocks.
     pub(crate) unordered_most: u8,
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,

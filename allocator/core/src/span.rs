@@ -354,6 +354,39 @@ mod tests {
     }
 
     #[test]
+    fn blocks_come_back_in_no_order() {
+        let span = small(1);
+        let blocks = take(&span, span.room());
+        for stride in [3, 7, 129, 511, 701] {
+            let order: Vec<_> =
+                (0..blocks.len()).map(|index| blocks[index * stride % blocks.len()]).collect();
+            let (first, later) = order.split_at(blocks.len() / 3);
+            assert_eq!(give_back(&span, first.iter().copied()), first.len());
+            assert!(span.is_valid());
+            assert_eq!(give_back(&span, later.iter().copied()), later.len());
+            assert!(span.is_valid() && span.is_empty());
+            assert_eq!(take(&span, blocks.len()), blocks, "stride {stride}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn a_second_free_among_blocks_in_no_order_ends_the_process() {
+        let span = small(1);
+        let blocks = take(&span, 9);
+        give_back(&span, [7, 3, 4, 1, 3, 0].map(|index| blocks[index]));
+    }
+
+    #[test]
+    #[should_panic(expected = "free already")]
+    fn blocks_in_no_order_of_which_one_was_free_before_end_the_process() {
+        let span = small(1);
+        let blocks = take(&span, 9);
+        give_back(&span, [blocks[4]]);
+        give_back(&span, [7, 3, 4, 1].map(|index| blocks[index]));
+    }
+
+    #[test]
     fn a_single_block_is_taken_back_only_while_its_span_stays_what_it_is() {
         let span = small(5);
         let info = size_class::of(5);

@@ -156,6 +156,8 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
 }
 
 #[cfg(not(loom))]
+#[cold]
+#[inline(never)]
 fn wake_one(word: &AtomicU32) {
     os::wake(word, 1);
 }
@@ -258,7 +260,7 @@ mod guarded {
     }
 
     impl<T> Drop for Guard<'_, T> {
-        #[inline(always)]
+        #[inline(never)]
         fn drop(&mut self) {
             if self.releases {
                 self.lock.raw.release();

@@ -1,13 +1,12 @@
 //! Blocks that come back to their span.
 
+use core::mem;
+
 use super::{Span, WORDS, ones};
 use crate::magazine::Slot;
 use crate::os;
 use crate::size_class::ClassInfo;
 use crate::units::UNIT;
-
-/// Blocks that are taken back one by one before it is looked again whether the next ones are neighbours.
-const SINGLES: usize = 8;
 
 /// What is said when a block is freed twice.
 pub(crate) const FREE_ALREADY: &str = "ample: free of a block that is free already\n";
@@ -48,6 +47,13 @@ fn step(blocks: &[Slot], size: usize) -> usize {
     let step = second.wrapping_sub(first.get().addr());
     let even = third.get().addr().wrapping_sub(second) == step;
     if even && (step == size || step == size.wrapping_neg()) { step } else { 0 }
+}
+
+/// A bit for each byte, all of which are 0 or 1, the first one's the lowest.
+#[inline(always)]
+fn gather(bytes: [u8; 8]) -> u64 {
+    // Each bit of the factor moves one byte's to the top one, where it belongs; the others fall out above or stay below.
+    u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 impl Span {
@@ -101,18 +107,44 @@ impl Span {
         while taken < blocks.len() {
             let rest = &blocks[taken..];
             let step = step(rest, info.size as usize);
-            if step != 0 {
-                let Some(offset) = self.offset(&rest[0]) else { break };
-                taken += self.set_run_free(self.index(info, offset), step, rest);
-                continue;
+            if step == 0 {
+                return taken + self.set_several_free(info, rest);
             }
-            for slot in rest.iter().take(SINGLES) {
-                let Some(offset) = self.offset(slot) else { return taken };
-                self.set_one_free(self.index(info, offset));
-                taken += 1;
-            }
+            let Some(offset) = self.offset(&rest[0]) else { break };
+            taken += self.set_run_free(self.index(info, offset), step, rest);
         }
         taken
+    }
+
+    /// Sets the bits of the leading ones of `blocks` that lie in this span, in whatever order; how many those are. Ends the process if one of them is set.
+    ///
+    /// By way of a byte for each block: who sets bits one after the other waits for each that lies in the word of the one before, or guesses wrong that it does.
+    #[inline(never)]
+    fn set_several_free(&self, info: &ClassInfo, blocks: &[Slot]) -> usize {
+        let mut bytes = [[0u8; 64]; WORDS];
+        let mut touched = 0u32;
+        let mut count = 0;
+        for slot in blocks {
+            let Some(offset) = self.offset(slot) else { break };
+            let index = self.index(info, offset);
+            if mem::replace(&mut bytes.as_flattened_mut()[index % (WORDS * 64)], 1) != 0 {
+                os::die(FREE_ALREADY);
+            }
+            touched |= 1 << (index / 64);
+            count += 1;
+        }
+        while touched != 0 {
+            let at = touched.trailing_zeros() as usize % WORDS;
+            touched &= touched - 1;
+            let eights = bytes[at].as_chunks().0.iter().rev();
+            let bits = eights.fold(0, |bits, eight| bits << 8 | gather(*eight));
+            let word = &self.free[at];
+            if word.get() & bits != 0 {
+                os::die(FREE_ALREADY);
+            }
+            word.set(word.get() | bits);
+        }
+        count
     }
 
     /// How far from the start a block of this span begins, in bytes.

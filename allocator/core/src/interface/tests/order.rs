@@ -5,12 +5,16 @@ use super::*;
 /// Rounds of a program that allocates many blocks, frees all and begins again.
 const ROUNDS: usize = 6;
 
-/// Which part of the blocks of the last round lie beside the one before, when those of each round are freed as `mix` puts them.
-fn neighbours(size: usize, mix: impl Fn(&mut [*mut u8])) -> f64 {
+/// Bytes of blocks in a round: four times what is kept in any order.
+const MANY: usize = 4 << 20;
+/// Less than what is kept in any order.
+const FEW: usize = 768 << 10;
+
+/// Which part of the blocks of the last round, `bytes` in all, lie beside the one before, when those of each round are freed as `mix` puts them.
+fn neighbours(bytes: usize, size: usize, mix: impl Fn(&mut [*mut u8])) -> f64 {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
-    // What is kept in any order, sixteen times.
-    let count = (4 << 20) / size;
+    let count = bytes / size;
     let mut blocks = Vec::new();
     for round in 1..=ROUNDS {
         blocks = (0..count).map(|_| allocator.allocate(heap, size)).collect();
@@ -39,10 +43,19 @@ fn shuffle(blocks: &mut [*mut u8], within: usize) {
 fn many_blocks_that_were_freed_in_no_order_come_back_in_that_of_their_addresses() {
     // Classes that fill lines and others.
     for size in [16, 48, 64, 640, 1024] {
-        let all_over = neighbours(size, |blocks| shuffle(blocks, usize::MAX));
+        let all_over = neighbours(MANY, size, |blocks| shuffle(blocks, usize::MAX));
         assert!(all_over > 0.7, "{size} bytes: {all_over}");
-        let nearby = neighbours(size, |blocks| shuffle(blocks, 50));
+        let nearby = neighbours(MANY, size, |blocks| shuffle(blocks, 50));
         assert!(nearby > 0.7, "{size} bytes: {nearby}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
+fn a_few_blocks_are_kept_in_the_order_in_which_they_were_freed() {
+    for size in [16, 64, 640] {
+        let all_over = neighbours(FEW, size, |blocks| shuffle(blocks, usize::MAX));
+        assert!(all_over < 0.1, "{size} bytes: {all_over}");
     }
 }
 
@@ -50,9 +63,9 @@ fn many_blocks_that_were_freed_in_no_order_come_back_in_that_of_their_addresses(
 #[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
 fn blocks_that_were_freed_in_order_stay_in_order() {
     for size in [16, 64, 640] {
-        let forwards = neighbours(size, |_| ());
+        let forwards = neighbours(MANY, size, |_| ());
         assert!(forwards > 0.9, "{size} bytes: {forwards}");
-        let backwards = neighbours(size, |blocks| blocks.reverse());
+        let backwards = neighbours(MANY, size, |blocks| blocks.reverse());
         assert!(backwards > 0.9, "{size} bytes: {backwards}");
     }
 }
