@@ -154,6 +154,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 /// As for [`realloc`]; `block` is a live one of `old_size` bytes.
 #[inline(never)]
 unsafe extern "C" fn realloc_near(block: *mut c_void, size: usize, old_size: usize) -> *mut c_void {
+    let (size, count) = ample_core::to_resize(old_size, size);
     let mut new = ample_core::malloc_near(size);
     if new.is_null() {
         new = ample_core::malloc_far(size);
@@ -162,11 +163,28 @@ unsafe extern "C" fn realloc_near(block: *mut c_void, size: usize, old_size: usi
         // SAFETY: the caller's contract.
         return unsafe { realloc_far(block, size) };
     }
-    // SAFETY: both blocks are live and distinct, and at least that long.
-    unsafe { ptr::copy_nonoverlapping(block.cast::<u8>(), new, old_size.min(size)) };
     // SAFETY: the caller gives the block up.
-    unsafe { release(block) };
-    new.cast()
+    if unsafe { ample_core::free_fast(block.cast()) } {
+        // The last act, so that no stack frame is needed.
+        // SAFETY: distinct blocks of at least that many bytes; one that was taken back so is as it was until this thread's next call.
+        return unsafe { libc::memcpy(new.cast(), block, count) };
+    }
+    // SAFETY: the caller's contract; `new` is a fresh block.
+    unsafe { realloc_foreign(block, new.cast(), count) }
+}
+
+/// A block that moves to `new`, with `count` bytes, and that [`ample_core::free_fast`] does not take back.
+///
+/// # Safety
+/// Both blocks are live and distinct, and at least that long; the caller gives the first one up.
+#[inline(never)]
+unsafe extern "C" fn realloc_foreign(block: *mut c_void, new: *mut c_void, count: usize) -> *mut c_void {
+    // SAFETY: the caller's contract.
+    unsafe {
+        ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), count);
+        free_far(block);
+    }
+    new
 }
 
 /// # Safety

@@ -11,7 +11,7 @@ use crate::fork;
 use crate::growing::may_become_large;
 use crate::heap::{FRESH, Heap, Place};
 use crate::helper::Helper;
-use crate::interface::{keeps_place, small_size};
+use crate::interface::{keeps_place, small_size, to_resize};
 use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
@@ -218,7 +218,7 @@ pub fn malloc_slow(size: usize) -> *mut u8 {
     PROCESS.allocate(&Current::enter(), size)
 }
 
-/// The fast path of free. `true`: the block is taken back; `false`: [`free_slow`] must be asked.
+/// The fast path of free. `true`: the block is taken back, and its content stays what it is until this thread's next call; `false`: [`free_slow`] must be asked.
 ///
 /// # Safety
 /// `block` is NULL, foreign, or a live block that nobody uses any more.
@@ -325,10 +325,11 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     match small_size(unsafe { PROCESS.units.entry(block.addr()) }) {
         Some(old_size) if keeps_place(old_size, size) => Ok(block),
         Some(old_size) if size <= SMALL_MAX && !may_become_large(old_size, size) => {
-            let new = malloc_aligned(size, align);
+            let (room, count) = to_resize(old_size, size);
+            let new = malloc_aligned(room, align);
             if !new.is_null() {
                 // SAFETY: both blocks are live and distinct, and at least that long.
-                unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
+                unsafe { ptr::copy_nonoverlapping(block, new, count) };
                 // SAFETY: the caller gives the block up.
                 unsafe { if free_fast(block) || free_far(block) { Ok(()) } else { free_slow(block) } }?;
             }

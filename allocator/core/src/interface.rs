@@ -18,6 +18,13 @@ pub fn keeps_place(old_size: usize, size: usize) -> bool {
     size <= old_size && size >= old_size / 2
 }
 
+/// Bytes to ask for where a small block of `old_size` bytes is to hold `size` and cannot, and how many are to be copied. Where it grows: three sixteenths more than it has, or what it
+/// needs, for it is likely to grow again, and would be copied each time. (As in gperftools and TCMalloc, with a quarter.)
+#[inline(always)]
+pub fn to_resize(old_size: usize, size: usize) -> (usize, usize) {
+    if size > old_size { (size.max(old_size + old_size / 16 * 3), old_size) } else { (size, size) }
+}
+
 /// Bytes of a small block with this entry; `None`: it is none, or came from a starter.
 #[inline(always)]
 pub(crate) fn small_size(entry: Entry) -> Option<usize> {
@@ -250,7 +257,8 @@ impl Allocator {
             }
         }
         if new.is_null() {
-            new = self.allocate_aligned(heap, size, align);
+            let room = if old_size <= SMALL_MAX { to_resize(old_size, size).0 } else { size };
+            new = self.allocate_aligned(heap, room, align);
         }
         if !new.is_null() {
             // SAFETY: both blocks are live and distinct, and at least that long.

@@ -65,7 +65,7 @@ pub use global::{
     realloc_slow, set_parameter, statistics, trim, usable_size, usable_size_small,
 };
 pub use heap::Heap;
-pub use interface::keeps_place;
+pub use interface::{keeps_place, to_resize};
 pub use large::Foreign;
 pub use statistics::{ClassStatistics, Statistics};
 pub use thresholds::Parameter;

@@ -100,3 +100,31 @@ fn blocks_of_threads_without_a_heap_stay_small() {
     assert!(!is_large(allocator, block));
     free(allocator, &inert, block);
 }
+
+#[test]
+fn a_small_block_that_grows_little_by_little_is_copied_a_few_times() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let (mut block, mut moves) = (allocator.allocate(heap, 16), 0);
+    // SAFETY: a live block of that size.
+    unsafe { block.write_bytes(7, 16) };
+    for size in 17..=FROM {
+        let new = resize(allocator, heap, block, size);
+        moves += u32::from(new != block);
+        // SAFETY: a live block of that size.
+        unsafe { new.add(size - 1).write(7) };
+        block = new;
+    }
+    // SAFETY: a live block of that size, written above.
+    assert!(unsafe { core::slice::from_raw_parts(block, FROM) }.iter().all(|&byte| byte == 7));
+    let doublings = (FROM / 16).ilog2();
+    assert!(moves <= 4 * doublings, "{moves} moves in {doublings} doublings");
+    // Little of it is room, and none where it shrinks.
+    // SAFETY: ours.
+    let usable = |block| unsafe { allocator.usable_size(block) }.expect("ours");
+    assert!(usable(block) <= FROM + FROM / 4);
+    let block = resize(allocator, heap, block, 1000);
+    assert!(usable(block) == usable(allocator.allocate(heap, 1000)));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
