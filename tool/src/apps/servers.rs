@@ -102,7 +102,7 @@ pub fn slapd(site: &Site) -> io::Result<Subject> {
 
 /// OpenLDAP's import into an empty directory.
 pub fn slapadd(site: &Site) -> io::Result<Subject> {
-    let people = site.amount(40_000, 1000);
+    let people = site.amount(40_000, 4000);
     import(site, people)?;
     let configuration = site.path("slapd.conf");
     let command =

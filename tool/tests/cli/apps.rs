@@ -69,12 +69,12 @@ fn apps_that_are_there_are_measured_and_the_others_say_how_they_are_got() {
 #[test]
 fn a_wrong_output_is_a_failed_row_and_never_a_number() {
     let folder = tempfile::tempdir().expect("a folder");
-    let differs = "#!/bin/sh\ni=0; while [ $i -lt 20000 ]; do i=$((i+1)); done\n\
+    let differs = "#!/bin/sh\ni=0; while [ $i -lt 100000 ]; do i=$((i+1)); done\n\
                    case $LD_PRELOAD in *libgood*) echo 7 wrong;; *) echo 7 right;; esac\n";
     pretend(folder.path(), "perl", differs);
     // One that loses lines, whatever serves it.
     let loses = "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\n\
-                 i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo line >\"$2\"\n";
+                 i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo line >\"$2\"\n";
     pretend(folder.path(), "sort", loses);
     let output = apps(folder.path(), "perl,sort", &["-r", "1", "--json", "--out", "out"]);
     let (stdout, stderr) = texts(&output);

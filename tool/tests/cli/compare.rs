@@ -282,12 +282,11 @@ const USERS: &str = include_str!("../../../tests/programs/users.c");
 fn a_fixed_threshold_is_seen_to_fault_in_every_buffer_and_a_sliding_one_is_not() {
     let folder = tempfile::tempdir().expect("a folder");
     program(folder.path(), "users", USERS, &["-O2", "-pthread"]);
-    // Pages of all buffers: 6000 requests of 200 KiB.
-    const PAGES: f64 = 6000.0 * 50.0;
+    // Pages of all buffers of a thread: 24 000 requests of 200 KiB.
+    const PAGES: f64 = 24_000.0 * 50.0;
     for threads in ["1", "2"] {
-        let requests = if threads == "1" { "6000" } else { "3000" };
         let fixed = "glibc:mmap_threshold=131072";
-        let compared = compare(folder.path(), &["-a", fixed, "-r", "1", "--", "./users", threads, requests]);
+        let compared = compare(folder.path(), &["-a", fixed, "-r", "1", "--", "./users", threads, "24000"]);
         let faults = |name| value(&compared, name, "page faults");
         assert!(faults(fixed) >= PAGES, "{threads}: {}", faults(fixed));
         assert!(faults("glibc") < PAGES / 10.0, "{threads}: {}", faults("glibc"));
