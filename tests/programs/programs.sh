@@ -120,6 +120,8 @@ run_gcc() {
     with gcc generated.o -o generated
     sha256sum generated.o generated
     with ./generated
+    with gcc -O2 "$here/handover.c" -o handover -pthread
+    with ./handover 3 1000 1000 4000
 }
 
 run_g++() {

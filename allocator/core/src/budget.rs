@@ -14,8 +14,10 @@ const DEPOT_SUM: usize = 64 << 20;
 /// spans of small blocks, in all heaps together, and in any case what makes for so much each.
 const STRANGE_PART: usize = 4;
 const STRANGE_SMALL: usize = 256 << 10;
-/// Heaps that are few, and keep as much of those as of any: the first thread often waits for the one that works.
+/// Heaps that are few, since the first thread often waits for the one that works: each keeps so many bytes of those in any case, and its magazines may grow by as much. (Without a bound, what
+/// two threads free of each other's by turns adds up in both, in every class: random walks.)
 const FEW: usize = 2;
+const FEW_KEEP: usize = 1 << 20;
 /// By how much the magazines of all heaps beyond those may grow: one part in so many of the program's spans of small blocks; and those of each in any
 /// case, which is one class.
 const MAGAZINES_PART: usize = 16;
@@ -75,7 +77,7 @@ impl Share {
 
     fn of(&self, small: usize) -> usize {
         // Relaxed: see Budget.
-        small.saturating_mul(self.for_each_unit.load(Ordering::Relaxed)).max(self.least())
+        (small * self.for_each_unit.load(Ordering::Relaxed)).max(self.least())
     }
 }
 
@@ -87,7 +89,7 @@ impl Budget {
             depot: AtomicUsize::new(DEPOT_MAX),
             spares: AtomicU32::new(spares(DEPOT_MAX)),
             strange: Share::new(UNIT / STRANGE_PART, DEPOT_MAX),
-            magazines: Share::new(0, usize::MAX),
+            magazines: Share::new(UNIT / MAGAZINES_PART, FEW_KEEP),
             large: AtomicUsize::new(large_cache::LARGEST),
             large_more: AtomicUsize::new(MORE_MAX),
         }
@@ -100,10 +102,15 @@ impl Budget {
         // Relaxed: see the type.
         self.crowd.store(u32::from(heaps > useful), Ordering::Relaxed);
         let few = heaps <= FEW;
-        let strange_least = if few { DEPOT_MAX } else { STRANGE_SMALL * useful / heaps };
+        let strange_least = match heaps {
+            // There are no others' but of ended threads.
+            1 => DEPOT_MAX,
+            ..=FEW => FEW_KEEP,
+            _ => STRANGE_SMALL * useful / heaps,
+        };
         self.strange.set(UNIT / STRANGE_PART * useful / (heaps * heaps), strange_least.max(DEPOT_MIN));
         let beyond = heaps.saturating_sub(FEW).max(1);
-        self.magazines.set(UNIT / MAGAZINES_PART / beyond, if few { usize::MAX } else { MAGAZINES_MIN });
+        self.magazines.set(UNIT / MAGAZINES_PART / beyond, if few { FEW_KEEP } else { MAGAZINES_MIN });
         let depot = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
         // Relaxed: see the type.
         self.spares.store(spares(depot), Ordering::Relaxed);
@@ -188,11 +195,18 @@ mod tests {
     }
 
     #[test]
-    fn a_few_heaps_keep_as_much_of_other_arenas_blocks_as_of_their_own() {
-        for budget in [Budget::new(), of(1), of(FEW)] {
-            assert_eq!((budget.strange_least(), budget.depot()), (DEPOT_MAX, DEPOT_MAX));
+    fn two_heaps_keep_a_megabyte_of_each_others_blocks_and_more_of_their_own() {
+        for (budget, strange) in [(Budget::new(), DEPOT_MAX), (of(1), DEPOT_MAX), (of(FEW), FEW_KEEP)] {
+            assert_eq!((budget.strange_least(), budget.strange(0)), (strange, strange));
+            assert_eq!((budget.magazines(0), budget.depot()), (FEW_KEEP, DEPOT_MAX));
         }
-        assert!(of(FEW + 1).strange_least() < DEPOT_MAX);
+        assert!(of(FEW + 1).strange_least() < FEW_KEEP && of(FEW + 1).magazines(0) < FEW_KEEP);
+    }
+
+    #[test]
+    fn empty_magazines_are_kept_for_what_a_depot_may_hold() {
+        assert_eq!([1, 8, 32, 1_000_000].map(|heaps| of(heaps).spares()), [64, 64, 64, 2]);
+        assert_eq!(of(128).spares() as usize, DEPOT_SUM / 128 / BYTES_PER_SPARE);
     }
 
     #[test]
@@ -205,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn magazines_of_a_few_heaps_grow_as_they_like_and_those_of_more_by_a_part_of_the_program() {
-        assert_eq!([Budget::new(), of(1), of(FEW)].map(|budget| budget.magazines(0)), [usize::MAX; 3]);
+    fn magazines_grow_by_a_part_of_the_program() {
+        assert_eq!([Budget::new(), of(1), of(FEW)].map(|budget| budget.magazines(GIB)), [64 << 20; 3]);
         for beyond in [1, 2, 6] {
             let together = of(FEW + beyond).magazines(GIB) * beyond;
             assert!(together <= 64 << 20 && together > 60 << 20, "{beyond} more: {together}");

@@ -232,8 +232,9 @@ impl Allocator {
         let fits = if old_size <= SMALL_MAX {
             keeps_place(old_size, size)
         } else if size > SMALL_MAX {
+            // As many units as it has: most of those that grow little by little.
             // SAFETY: the caller's contract; a block larger than any class is a large one.
-            unsafe { self.resize_large(block, size) }?
+            old_size.wrapping_sub(size) < UNIT || unsafe { self.resize_large(block, size) }?
         } else {
             heap.growing.stays_large(block.addr(), old_size, size)
         };

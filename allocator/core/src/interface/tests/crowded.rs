@@ -177,7 +177,7 @@ fn what_others_free_waits_for_no_thread_of_a_crowd() {
 
 #[test]
 #[cfg(not(miri))]
-fn magazines_of_a_crowd_grow_no_more_than_a_part_of_the_program_allows() {
+fn magazines_grow_no_more_than_a_part_of_the_program_allows() {
     let allocator = allocator();
     let mut heaps = attach(allocator, 1);
     // What the magazines of a heap have grown by when it uses each class much; without the starter.
@@ -196,7 +196,8 @@ fn magazines_of_a_crowd_grow_no_more_than_a_part_of_the_program_allows() {
     let most = |info: &ClassInfo| info.bytes_beyond(info.magazine_most);
     let first = |info: &ClassInfo| info.bytes_beyond(FIRST_WANTED.min(info.magazine_most));
     let all: usize = (1..=CLASSES).map(size_class::of).map(|info| most(info) - first(info)).sum();
-    assert_eq!(grown(heaps[0]), (all, usize::MAX));
+    let (alone, may) = grown(heaps[0]);
+    assert!((1 << 20..=may).contains(&alone) && alone < all / 2, "{alone} of {may}; {all}");
     heaps.extend(attach(allocator, 8 * os::processors()));
     let (crowded, may) = grown(heaps[heaps.len() - 1]);
     assert!((may / 2..=may).contains(&crowded) && may < all / 2, "{crowded} of {may}; {all}");
@@ -207,23 +208,25 @@ fn magazines_of_a_crowd_grow_no_more_than_a_part_of_the_program_allows() {
 
 #[test]
 #[cfg(not(miri))]
-fn threads_of_a_crowd_keep_little_of_each_others_blocks_and_more_of_their_own() {
-    let allocator = allocator();
-    let heaps = attach(allocator, 3 * os::processors());
+fn threads_keep_little_of_each_others_blocks_and_more_of_their_own() {
     let class = size_class::class_of(1024).expect("a small size");
-    // What `by` has in its private depot, in bytes, after it freed some megabytes that `from` allocated, and of which it has use for any number.
-    let kept = |from: &Heap, by: &Heap| {
-        by.bins[class].allowed.set(u16::MAX);
-        let blocks: Vec<_> = (0..2500).map(|_| allocator.allocate(from, 1024)).collect();
-        for block in blocks {
-            // SAFETY: live, and given up here.
-            assert_eq!(unsafe { allocator.free(by, block) }, Ok(()));
-        }
-        by.depot_bytes.get()
-    };
-    let (strange, own) = (kept(heaps[0], heaps[1]), kept(heaps[2], heaps[2]));
-    let most = allocator.budget.strange(allocator.shared.small());
-    assert!((most / 2..=most).contains(&strange), "{strange} of {most}");
-    assert!(own > most && own <= allocator.budget.depot(), "{own} of {most}");
-    detach(allocator, heaps);
+    for count in [2, 3 * os::processors()] {
+        let allocator = allocator();
+        let heaps = attach(allocator, count);
+        // What `by` has in its private depot, in bytes, after it freed some megabytes that `from` allocated, and of which it has use for any number.
+        let kept = |from: &Heap, by: &Heap| {
+            by.bins[class].allowed.set(u16::MAX);
+            let blocks: Vec<_> = (0..2500).map(|_| allocator.allocate(from, 1024)).collect();
+            for block in blocks {
+                // SAFETY: live, and given up here.
+                assert_eq!(unsafe { allocator.free(by, block) }, Ok(()));
+            }
+            by.depot_bytes.get()
+        };
+        let (strange, own) = (kept(heaps[0], heaps[1]), kept(heaps[0], heaps[0]));
+        let most = allocator.budget.strange(allocator.shared.small());
+        assert!((most / 2..=most).contains(&strange), "{count} heaps: {strange} of {most}");
+        assert!(own > most && own <= allocator.budget.depot(), "{count} heaps: {own} of {most}");
+        detach(allocator, heaps);
+    }
 }
