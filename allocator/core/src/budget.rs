@@ -14,8 +14,8 @@ const DEPOT_SUM: usize = 64 << 20;
 /// spans of small blocks, in all heaps together, and in any case what makes for so much each.
 const STRANGE_PART: usize = 4;
 const STRANGE_SMALL: usize = 256 << 10;
-/// Heaps that are few, since the first thread often waits for the one that works: each keeps so many bytes of those in any case, and its magazines may grow by as much. (Without a bound, what
-/// two threads free of each other's by turns adds up in both, in every class: random walks.)
+/// Heaps that are few: the first thread often waits for the one that works. Of two, each keeps so many bytes of the other's blocks in any case, and the magazines of each grow by as much. (Without a bound, what two
+/// threads free of each other's adds up in both: in each class it is a random walk.)
 const FEW: usize = 2;
 const FEW_KEEP: usize = 1 << 20;
 /// By how much the magazines of all heaps beyond those may grow: one part in so many of the program's spans of small blocks; and those of each in any
