@@ -16,8 +16,8 @@ struct burst {
 
 static int threads, rounds, blocks, largest;
 static pthread_barrier_t round_done;
-// For each thread what it is to free in the next round, and in the one after that.
-static struct burst boxes[THREADS_MAX][2];
+// For each thread what another one handed to it in an even round, to be freed in the odd one that follows.
+static struct burst boxes[THREADS_MAX];
 static size_t sums[THREADS_MAX];
 
 static uint64_t draw(uint64_t *state) {
@@ -34,6 +34,12 @@ static char *fill(size_t size) {
     return block;
 }
 
+static void empty(struct burst *burst) {
+    for (int i = 0; i < burst->count; i++) free(burst->blocks[i]);
+    free(burst->blocks);
+    *burst = (struct burst){0, NULL};
+}
+
 static void *work(void *number) {
     int own = (int)(intptr_t)number;
     uint64_t state = 88172645463325252u + 7919u * (uint64_t)own;
@@ -45,10 +51,7 @@ static void *work(void *number) {
             free(slots[freed]);
             slots[freed] = NULL;
         }
-        struct burst *arrived = &boxes[own][round % 2];
-        for (int i = 0; i < arrived->count; i++) free(arrived->blocks[i]);
-        free(arrived->blocks);
-        *arrived = (struct burst){0, NULL};
+        if (round % 2 == 1) empty(&boxes[own]);
         for (int i = 0; i < fills; i++, filled = (filled + 37) % blocks) {
             size_t size = draw(&state) % (size_t)largest + 1;
             free(slots[filled]);
@@ -56,7 +59,7 @@ static void *work(void *number) {
             sums[own] += size;
         }
         if (round % 2 == 0) {
-            struct burst *next = &boxes[(own + 1) % threads][1];
+            struct burst *next = &boxes[(own + 1) % threads];
             *next = (struct burst){fills, malloc((size_t)fills * sizeof *next->blocks)};
             for (int i = 0; i < fills; i++) next->blocks[i] = fill(draw(&state) % (size_t)largest + 1);
         }
@@ -86,7 +89,6 @@ int main(int count, char **arguments) {
         pthread_join(running[i], NULL);
         sum += sums[i];
     }
-    for (int i = 0; i < threads; i++)
-        for (int k = 0; k < boxes[i][1].count; k++) free(boxes[i][1].blocks[k]);
+    for (int i = 0; i < threads; i++) empty(&boxes[i]);
     printf("%zu\n", sum);
 }

@@ -14,7 +14,7 @@ const DEPOT_SUM: usize = 64 << 20;
 /// spans of small blocks, in all heaps together, and in any case what makes for so much each.
 const STRANGE_PART: usize = 4;
 const STRANGE_SMALL: usize = 256 << 10;
-/// Heaps that are few: the first thread often waits for the one that works. Of two, each keeps so many bytes of the other's blocks in any case, and the magazines of each grow by as much. (Without a bound, what two
+/// Heaps that are few: the first thread often waits for the one that works. The magazines of each may grow by so many bytes in any case, and of two each keeps as much of the other's blocks. (Without a bound, what two
 /// threads free of each other's adds up in both: in each class it is a random walk.)
 const FEW: usize = 2;
 const FEW_KEEP: usize = 1 << 20;
@@ -101,16 +101,15 @@ impl Budget {
         let useful = heaps.min(CROWD * processors);
         // Relaxed: see the type.
         self.crowd.store(u32::from(heaps > useful), Ordering::Relaxed);
-        let few = heaps <= FEW;
-        let strange_least = match heaps {
-            // There are no others' but of ended threads.
-            1 => DEPOT_MAX,
-            ..=FEW => FEW_KEEP,
-            _ => STRANGE_SMALL * useful / heaps,
+        let (strange_least, magazines_least) = match heaps {
+            // There are no others' blocks but those of ended threads.
+            1 => (DEPOT_MAX, FEW_KEEP),
+            ..=FEW => (FEW_KEEP, FEW_KEEP),
+            _ => (STRANGE_SMALL * useful / heaps, MAGAZINES_MIN),
         };
         self.strange.set(UNIT / STRANGE_PART * useful / (heaps * heaps), strange_least.max(DEPOT_MIN));
         let beyond = heaps.saturating_sub(FEW).max(1);
-        self.magazines.set(UNIT / MAGAZINES_PART / beyond, if few { FEW_KEEP } else { MAGAZINES_MIN });
+        self.magazines.set(UNIT / MAGAZINES_PART / beyond, magazines_least);
         let depot = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
         // Relaxed: see the type.
         self.spares.store(spares(depot), Ordering::Relaxed);

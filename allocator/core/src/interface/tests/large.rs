@@ -120,6 +120,24 @@ fn a_block_is_kept_with_the_size_that_it_was_resized_to() {
 }
 
 #[test]
+fn a_block_keeps_its_units_until_it_needs_more_or_fewer() {
+    let (allocator, heap) = used(8 << 20);
+    let block = allocator.allocate(heap, 5 * UNIT - PAGE);
+    // SAFETY: live.
+    let size = || unsafe { allocator.usable_size(block) }.expect("ours");
+    // SAFETY: live, and used as the result only.
+    let resize = |size| assert_eq!(unsafe { allocator.reallocate(heap, block, size, 1) }, Ok(block));
+    let most = size();
+    for (asked, units) in
+        [(most, 5), (most - UNIT + 1, 5), (most - UNIT, 4), (most - UNIT + 1, 5), (most + 1, 6)]
+    {
+        resize(asked);
+        assert_eq!((large_at(allocator, block), size()), (units, most + units * UNIT - 5 * UNIT), "{asked}");
+    }
+    free(allocator, heap, block);
+}
+
+#[test]
 fn where_a_block_was_that_moved_none_is_live() {
     let (allocator, heap) = used(8 << 20);
     let block = allocator.allocate(heap, 1 << 20);
