@@ -402,8 +402,8 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-pub(crate) fn now_us() -> u64 {
-    let now = now(libc::CLOCK_MONOTONIC);
+pub(crate) fn worked_us() -> u64 {
+    let now = now(libc::CLOCK_THREAD_CPUTIME_ID);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 

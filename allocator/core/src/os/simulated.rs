@@ -121,7 +121,7 @@ thread_local! {
     /// The path of the file created last, and what was written since.
     static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// What the exact clock says, and how far it goes on at each look.
+    /// How long the thread has worked, and how far that goes on at each look.
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
@@ -409,16 +409,16 @@ pub(crate) fn now_ms() -> u64 {
     START.elapsed().as_millis() as u64
 }
 
-/// Time passes only between two calls.
-pub(crate) fn now_us() -> u64 {
+/// A thread works only between two calls.
+pub(crate) fn worked_us() -> u64 {
     let (now, step) = MICROSECONDS.get();
     MICROSECONDS.set((now + step, step));
     now
 }
 
-/// From now on so many microseconds pass between two looks of the calling thread at the clock.
+/// From now on the calling thread works for so many microseconds between two looks at the clock.
 #[cfg(test)]
-pub(crate) fn pass_us(step: u64) {
+pub(crate) fn work_us(step: u64) {
     MICROSECONDS.set((0, step));
 }
 

@@ -75,9 +75,9 @@ impl HugePages {
     /// What `make` returns, which makes the first of `pages` huge pages; and whether such pages are still worth their time. If that one was dear, so will
     /// be the others.
     pub(super) fn judge<T>(&self, pages: usize, make: impl FnOnce() -> T) -> (T, bool) {
-        let before = os::now_us();
+        let before = os::worked_us();
         let made = make();
-        let cost = os::now_us().saturating_sub(before) as i64;
+        let cost = os::worked_us().saturating_sub(before) as i64;
         let gain = SAVED_US.saturating_sub(cost);
         let gain = if gain < 0 { gain.saturating_mul(pages as i64) } else { gain };
         // Relaxed, here and below: hints.

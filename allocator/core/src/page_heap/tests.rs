@@ -256,10 +256,10 @@ fn where_huge_pages_are_dear_small_blocks_get_few() {
     // So many huge pages of these costs lose what they may.
     for (cost, pages) in [(100, 6), (700, 6), (1500, 4), (2800, 2), (4000, 1)] {
         let world = World::new();
-        os::pass_us(cost);
+        os::work_us(cost);
         let spans: Vec<_> =
             (0..HUGE_FROM / 4 + 6 * CHUNK / UNIT / 4).map(|_| world.allocate_small(4)).collect();
-        os::pass_us(0);
+        os::work_us(0);
         let in_huge_pages = spans.iter().filter(|span| span.dirty.get()).count();
         assert_eq!(in_huge_pages, pages * CHUNK / UNIT / 4, "{cost}");
         for span in spans {

@@ -59,14 +59,14 @@ fn blocks_get_none_where_the_program_touches_little_or_nobody_wants_them() {
 fn where_huge_pages_are_dear_none_are_asked_for_for_a_while() {
     let world = World::new();
     let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
-    os::pass_us(4000);
+    os::work_us(4000);
     os::marks();
     let dear = fresh(&world, CHUNK);
     let marks = os::marks();
     assert!(matches!(marks[..], [(_, _, true), (_, _, false)]), "the mark is taken back: {marks:?}");
     let next = fresh(&world, CHUNK);
     assert_eq!((dear.marked_to.get(), next.marked_to.get(), os::marks()), (0, 0, vec![]));
-    os::pass_us(0);
+    os::work_us(0);
     for span in filled.into_iter().chain([dear, next]) {
         world.ground().unmark(span);
         world.free(span);
@@ -79,9 +79,9 @@ fn one_dear_huge_page_stands_for_all_of_its_block() {
     for (chunks, marked) in [(1, true), (8, true), (9, false)] {
         let world = World::new();
         let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
-        os::pass_us(1000);
+        os::work_us(1000);
         let block = fresh_of(&world, (chunks + 1) * CHUNK / UNIT - 1, CHUNK);
-        os::pass_us(0);
+        os::work_us(0);
         assert_eq!(block.marked_to.get() > 0, marked, "{chunks}");
         for span in filled.into_iter().chain([block]) {
             world.ground().unmark(span);
