@@ -264,6 +264,7 @@ impl Allocator {
         if !new.is_null() {
             // SAFETY: both blocks are live and distinct, and at least that long.
             unsafe { ptr::copy_nonoverlapping(block, new, old_size.min(size)) };
+            self.ground().learn_copied(old_size.min(size));
             // SAFETY: the caller gives the block up; one larger than any class is a large one.
             unsafe {
                 if has_room && old_size > SMALL_MAX {

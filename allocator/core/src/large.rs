@@ -146,7 +146,11 @@ impl Allocator {
     #[inline(never)]
     pub(crate) fn keep_sparse(&self, heap: &Heap, block: *mut u8, units: usize) -> bool {
         let bound = self.sparse_bound();
-        bound > 0 && self.keep(heap, block, units, |span| heap.large.put_sparse(span, bound))
+        bound > 0 && self.keep(heap, block, units, |span| self.put_sparse(heap, span, bound))
+    }
+
+    fn put_sparse(&self, heap: &Heap, span: &'static Span, bound: usize) -> bool {
+        heap.large.put_sparse(span, bound, self.ground().ends_are_clean())
     }
 
     #[inline(always)]
@@ -389,7 +393,7 @@ impl Allocator {
                 heap.large.put(span, units, bound, |other| self.free_run(other));
             } else {
                 let beside = units <= LARGEST && heap.large.put_beside(span, units, bound);
-                if !beside && !heap.large.put_sparse(span, sparse) {
+                if !beside && !self.put_sparse(heap, span, sparse) {
                     self.free_run(span);
                 }
             }

@@ -13,8 +13,10 @@ use crate::units::UNIT;
 const CLASSES: usize = 32;
 /// The least class of blocks that no other cache may hold: of more than 1 MiB.
 const LONG: usize = 20;
-/// A block may serve where one of a class that many below is enough: of a sixteenth of its size.
-const WIDTH: usize = 16;
+/// A block may serve where one of a class less than so many below is enough: of a sixteenth of its size; or, where blocks hold pages of many others, which
+/// would then serve nobody, of a half.
+const WIDE: usize = 16;
+const NARROW: usize = 5;
 
 /// The class of the shortest blocks that have at least `units` units, and how many they have. `None`: there is none.
 fn class_of(units: usize) -> Option<(usize, usize)> {
@@ -38,6 +40,8 @@ pub(super) struct Stacks {
     /// Units of all, and how many there were at least since the last trim.
     units: Cell<usize>,
     least: Cell<usize>,
+    /// Whether blocks serve for much shorter ones, as of the last that was put in.
+    wide: Cell<bool>,
 }
 
 const _: () = assert!(CLASSES == u32::BITS as usize);
@@ -49,6 +53,7 @@ impl Stacks {
             occupied: Cell::new(0),
             units: Cell::new(0),
             least: Cell::new(0),
+            wide: Cell::new(false),
         }
     }
 
@@ -74,8 +79,9 @@ impl Stacks {
 }
 
 impl LargeCache {
-    /// Puts a freed block in, if all that are in such stacks have no more than `bound` units then. `false`: there is no stack for it, or no room.
-    pub(crate) fn put_sparse(&self, span: &'static Span, bound: usize) -> bool {
+    /// Puts a freed block in, if all that are in such stacks have no more than `bound` units then. `false`: there is no stack for it, or no room. `wide`:
+    /// from now on blocks serve for much shorter ones.
+    pub(crate) fn put_sparse(&self, span: &'static Span, bound: usize, wide: bool) -> bool {
         let (units, stacks) = (span.units.get(), &self.places.get().stacks);
         let Some((class, size)) = class_of(units) else { return false };
         // It serves those that it is long enough for.
@@ -88,6 +94,7 @@ impl LargeCache {
         span.newer.set(stacks.tops[class].replace(span).cast_mut());
         stacks.occupied.set(stacks.occupied.get() | 1 << class);
         stacks.units.set(all);
+        stacks.wide.set(wide);
         true
     }
 
@@ -96,7 +103,8 @@ impl LargeCache {
         let stacks = &self.places.get().stacks;
         let class = class_of(units)?.0;
         let above = (stacks.occupied.get() >> class).trailing_zeros() as usize;
-        (above < WIDTH).then(|| stacks.pop(class + above))
+        let width = if stacks.wide.get() { WIDE } else { NARROW };
+        (above < width).then(|| stacks.pop(class + above))
     }
 
     /// A block of `units` is asked for that no stack has. If it is to be the only one of its kind, see [`LargeCache::has_one_at_a_time`], those that are too
@@ -157,7 +165,7 @@ mod tests {
     /// Blocks of so many units, put in; they must fit.
     fn put(cache: &LargeCache, units: &[usize]) -> Vec<&'static Span> {
         let blocks: Vec<_> = units.iter().map(|&units| block(units)).collect();
-        assert!(blocks.iter().all(|block| cache.put_sparse(block, usize::MAX) && block.cached.get()));
+        assert!(blocks.iter().all(|block| cache.put_sparse(block, usize::MAX, true) && block.cached.get()));
         blocks
     }
 
@@ -201,13 +209,28 @@ mod tests {
     }
 
     #[test]
+    fn where_blocks_are_full_of_others_pages_none_serves_for_less_than_half_of_it() {
+        let cache = open();
+        let narrow = |units| assert!(cache.put_sparse(block(units), usize::MAX, false));
+        narrow(16);
+        narrow(64);
+        assert_eq!([8, 8].map(|units| take(&cache, units)), [Some(16), None]);
+        assert_eq!([27, 28].map(|units| take(&cache, units)), [None, None]);
+        assert_eq!(take(&cache, 32), Some(64));
+        narrow(64);
+        put(&cache, &[512]);
+        assert_eq!([8, 33].map(|units| take(&cache, units)), [Some(64), Some(512)]);
+    }
+
+    #[test]
     fn no_more_goes_in_than_the_bound_nor_what_has_no_class() {
         let cache = open();
-        assert!(cache.put_sparse(block(10), 15) && !cache.put_sparse(block(6), 15));
-        assert!(cache.put_sparse(block(5), 15) && !cache.put_sparse(block(640), 10_000));
+        let put = |units, bound| cache.put_sparse(block(units), bound, true);
+        assert!(put(10, 15) && !put(6, 15));
+        assert!(put(5, 15) && !put(640, 10_000));
         assert_eq!(cache.sparse_bytes(), 15 * UNIT);
         let closed = LargeCache::new();
-        assert!(!closed.put_sparse(block(1), usize::MAX) && closed.take_sparse(1).is_none());
+        assert!(!closed.put_sparse(block(1), usize::MAX, true) && closed.take_sparse(1).is_none());
         closed.empty(|_| unreachable!("nothing is there"));
     }
 

@@ -15,6 +15,12 @@ impl Score {
         Self(AtomicU8::new(0))
     }
 
+    /// One that is high until it learns better.
+    pub(super) const fn high() -> Self {
+        Self(AtomicU8::new(MOST))
+    }
+
+    #[inline(never)]
     /// Counts a block that is, or is not, of the kind.
     pub(super) fn count(&self, is: bool) {
         // Relaxed, here and below: a hint.

@@ -3,7 +3,8 @@
 //! power of two, a quarter to a half of their size. (snmalloc gets the same by classes of sizes up to the largest.) Blocks that are filled
 //! lie side by side, since what is between blocks would be lost. (So do those of a thread that has one at a time: it finds the same place anyway.)
 //!
-//! Which of the two it is, blocks tell that were fresh when they were handed out: when they are freed, it is looked how much of them was touched.
+//! Which of the two it is, blocks tell that were fresh when they were handed out: when they are freed, it is looked how much of them was touched. So does each
+//! `realloc` that copies: it fills.
 
 use super::Ground;
 use super::score::Score;
@@ -22,6 +23,9 @@ const LOOK: usize = CHUNK;
 const FEW: usize = 2;
 /// The same of one that is hardly touched at all.
 const HARDLY: usize = 16;
+/// Units of the end of a block that are looked at, at most: 64 KiB; and what is there at most where it is clean, as a part of them.
+const END: usize = (64 << 10) / UNIT;
+const CLEAN: usize = 8;
 /// How many times as much as of other blocks a thread may keep of either.
 const KEPT_OF_FEW: usize = 8;
 const KEPT_OF_HARDLY: usize = 32;
@@ -31,11 +35,13 @@ pub(super) struct Spread {
     score: Score,
     /// How many of them are hardly touched.
     hardly: Score,
+    /// How many that serve again have no pages at their ends.
+    clean: Score,
 }
 
 impl Spread {
     pub(super) const fn new() -> Self {
-        Self { score: Score::new(), hardly: Score::new() }
+        Self { score: Score::new(), hardly: Score::new(), clean: Score::high() }
     }
 
     /// By how much dirty runs are longer, at least, than what was touched of them.
@@ -62,13 +68,41 @@ impl Ground<'_> {
         }
     }
 
+    /// Whether large blocks that serve again are clean towards their ends, since the program touches the fronts only. Where it touches ends as well, each
+    /// block leaves pages at another place, until the run is full of them: it is memory like any other then.
+    pub(crate) fn ends_are_clean(self) -> bool {
+        self.shared.spread.clean.is_high()
+    }
+
     /// Learns from a large block that is freed how much of such blocks the program touches, if it was fresh; or else, if it is one of those that are looked at
     /// all the same, that it touches little: what is there may be from earlier blocks.
     pub(crate) fn learn_touched(self, span: &Span, all_the_same: bool) {
         let fresh = !span.dirty.get();
-        let asks = || all_the_same && !self.shared.spread.hardly.is_high();
-        if span.units.get() >= SPREAD_FROM && (fresh || asks()) {
+        if span.units.get() < SPREAD_FROM || !(fresh || all_the_same) {
+            return;
+        }
+        if fresh || !self.shared.spread.hardly.is_high() {
             self.look_at_touched(span, fresh);
+        }
+        if !fresh {
+            self.look_at_end(span);
+        }
+    }
+
+    /// Learns from a large block that served others before whether there are pages at three quarters of it.
+    fn look_at_end(self, span: &Span) {
+        let quarter = span.units.get() / 4;
+        let bytes = quarter.min(END) * UNIT;
+        // Where nobody knows, all of it.
+        let touched = os::resident(span.start.get() + 3 * quarter * UNIT, bytes, bytes).unwrap_or(bytes);
+        self.shared.spread.clean.count(touched <= bytes / CLEAN);
+    }
+
+    /// Learns that `realloc` has copied so many bytes into a large block: all of it that is looked at as a rule was touched then.
+    pub(crate) fn learn_copied(self, bytes: usize) {
+        if bytes >= SPREAD_FROM * UNIT {
+            self.shared.spread.score.count(false);
+            self.shared.spread.hardly.count(false);
         }
     }
 

@@ -54,6 +54,22 @@ fn a_thread_gets_blocks_again_of_which_little_is_touched() {
 }
 
 #[test]
+fn a_program_whose_blocks_grow_by_copies_fills_them() {
+    let (allocator, heap) = learned(100);
+    // Side by side, so that no block can grow where it is; and too short for their pages to be moved.
+    let mut blocks: [_; 8] = std::array::from_fn(|_| touch(allocator.allocate(heap, 100_000), 100));
+    assert!(allocator.sparse_bound() > 0);
+    let mut copied = 0;
+    for block in &mut blocks {
+        let before = block.addr();
+        *block = resize(allocator, heap, *block, 200_000);
+        copied += usize::from(block.addr() != before);
+    }
+    assert!(copied >= 2 && allocator.sparse_bound() == 0, "{copied}");
+    blocks.into_iter().for_each(|block| free(allocator, heap, block));
+}
+
+#[test]
 fn a_program_that_fills_its_blocks_keeps_none_beyond_the_usual() {
     let (allocator, heap) = learned(2 * MIB);
     (0..8).for_each(|_| free(allocator, heap, touch(allocator.allocate(heap, 3 * MIB), 3 * MIB)));

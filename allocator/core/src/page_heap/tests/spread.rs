@@ -101,3 +101,55 @@ fn sparse_blocks_begin_at_a_quarter_to_a_half_of_their_size_and_leave_more_dirty
     let places = [1, 3, 4, 7, 8, 100, 256, 1000, 100_000].map(|units| world.ground().spread(units) / UNIT);
     assert_eq!(places, [1, 1, 2, 2, 4, 32, 128, 128, 128]);
 }
+
+#[test]
+fn what_realloc_copies_was_touched() {
+    let world = World::new();
+    let sparse = || world.ground().kept_times() > 0;
+    let told = [1, 1].map(|touched| {
+        use_one(&world, SHORT, touched);
+        sparse()
+    });
+    assert_eq!(told, [false, true]);
+    for _ in 0..4 {
+        world.ground().learn_copied(4 * UNIT - 1);
+        assert!(sparse(), "so few bytes are no such block");
+    }
+    world.ground().learn_copied(4 * UNIT);
+    assert!(!sparse());
+}
+
+#[test]
+fn blocks_that_served_others_tell_whether_there_are_pages_at_three_quarters_of_them() {
+    let world = World::new();
+    let clean = || world.ground().ends_are_clean();
+    for _ in 0..4 {
+        use_one(&world, LONG, LONG * UNIT);
+        assert!(clean(), "a fresh one has no other's");
+    }
+    world.free(use_one(&world, LONG, LONG * UNIT));
+    let dirty = world.allocate(LONG, UNIT).expect("memory");
+    let touch = |from: usize, bytes: usize| {
+        // SAFETY: within a live run of ours.
+        unsafe {
+            assert!(os::purge(dirty.start.get(), dirty.bytes()));
+            core::ptr::with_exposed_provenance_mut::<u8>(dirty.start.get() + from).write_bytes(1, bytes);
+        }
+    };
+    let look = || {
+        world.ground().learn_touched(dirty, true);
+        clean()
+    };
+    world.ground().learn_touched(dirty, false);
+    assert!(dirty.dirty.get() && clean());
+    assert_eq!([look(), look()], [true, false]);
+    // Half of it, and its last unit, as one leaves them who touches both ends.
+    touch(0, LONG / 2 * UNIT);
+    assert_eq!([look(), look()], [false, true]);
+    touch((LONG - 1) * UNIT, UNIT);
+    assert_eq!([look(), look()], [true, true]);
+    touch(LONG / 4 * 3 * UNIT, 2 * UNIT);
+    os::inject(os::Faults::From(0));
+    assert_eq!([look(), look()], [true, false], "where nobody knows");
+    os::inject(os::Faults::None);
+}
