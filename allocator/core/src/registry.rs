@@ -298,6 +298,7 @@ impl Allocator {
         self.budget.share_out(registry.count_of_heaps);
     }
 
+    #[inline(never)]
     fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
         visit(self.registry.raw());
         for arena in &self.tables.arenas {

@@ -98,6 +98,7 @@ fn address_space_is_limited() -> bool {
 
 /// # Safety
 /// `[start, start + len)` lies in what [`reserve`] returned.
+#[inline(never)]
 pub(crate) unsafe fn make_writable(start: usize, len: usize) -> bool {
     keeping_errno(|| {
         // SAFETY: the caller's contract.
@@ -292,6 +293,7 @@ pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
     keeping_errno(|| unsafe { libc::mmap(start, len, READ_WRITE, flags, -1, 0) == start })
 }
 
+#[inline(never)]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     keeping_errno(|| {
         // SAFETY: the word lives for the duration of the call; no time-out is given.

@@ -1,9 +1,10 @@
 //! Huge pages for large blocks, in a program that fills them: a page fault then brings 2 MiB at once. Where a program touches a few pages of
 //! each block, a huge page would keep 512 for one. Which of the two it is, blocks that got no huge pages tell: when the next one
-//! is asked for, or they are freed, their first 2 MiB are looked at.
+//! is asked for, or they are freed, they, or their first 2 MiB, are looked at.
 //!
 //! A mark makes the system bring huge pages as the block is touched. It goes when the block is freed: the system would
-//! fill holes that are purged later.
+//! fill holes that are purged later. Blocks too short for a huge page of their own lie side by side in one, as small ones do
+//! ([`PageHeaps::bring_huge_page`](super::PageHeaps::bring_huge_page)).
 
 use super::huge::may_mark;
 use super::score::Score;
@@ -11,38 +12,78 @@ use super::{Ground, Shared};
 use crate::os;
 use crate::span::Span;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
-use crate::units::CHUNK;
+use crate::units::{CHUNK, UNIT};
 
-/// Bytes of a chunk that were touched, at least, in a block that is filled.
-const TOUCHED: usize = CHUNK / 8 * 7;
 /// Of so many fresh blocks one is not marked, to be looked at.
 const FRESH: u8 = 16;
 
-/// What is known of how the program uses large blocks. Each part is a hint.
+/// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.
 pub(super) struct Filled {
-    /// The first chunk of the block that is looked at next; 0: none.
+    /// Where what is looked at next begins, and its units; 0: nothing.
     watched: AtomicUsize,
+    /// Eighths of it that were touched, at least, in a block that is filled.
+    least: u8,
     score: Score,
     /// Fresh blocks, counted.
     fresh: AtomicU8,
 }
 
 impl Filled {
-    pub(super) const fn new() -> Self {
-        Self { watched: AtomicUsize::new(0), score: Score::new(), fresh: AtomicU8::new(0) }
+    /// Of blocks with whole chunks, the first of which is looked at.
+    pub(super) const fn long() -> Self {
+        Self::new(7)
+    }
+
+    /// Of others, whose last units may not be asked for.
+    pub(super) const fn short() -> Self {
+        Self::new(5)
+    }
+
+    const fn new(least: u8) -> Self {
+        Self { watched: AtomicUsize::new(0), least, score: Score::new(), fresh: AtomicU8::new(0) }
+    }
+
+    /// Fewer `units` than a unit has bytes.
+    fn watch(&self, start: usize, units: usize) {
+        // Relaxed: a hint.
+        self.watched.store(start | units, Ordering::Relaxed);
+    }
+
+    /// Looks at what is watched, if it begins there.
+    fn look_at(&self, start: usize) {
+        // Relaxed: a hint.
+        if self.watched.load(Ordering::Relaxed) / UNIT * UNIT == start {
+            self.look();
+        }
+    }
+
+    /// Looks at what is watched, if there is anything.
+    #[inline(never)]
+    fn look(&self) {
+        // Relaxed, here and below: hints.
+        let watched = self.watched.swap(0, Ordering::Relaxed);
+        if watched == 0 {
+            return;
+        }
+        let (start, bytes) = (watched / UNIT * UNIT, watched % UNIT * UNIT);
+        let least = bytes / 8 * usize::from(self.least);
+        self.score.count(os::resident(start, bytes, bytes).is_some_and(|touched| touched >= least));
+    }
+
+    /// Whether a block is likely to be filled, and, if it is a new one, not one of those that are to be looked at.
+    #[inline(never)]
+    fn expects(&self, is_new: bool) -> bool {
+        self.look();
+        // Relaxed: a hint.
+        let is_example = is_new && self.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
+        !is_example && self.score.is_high()
     }
 }
 
 impl Shared {
-    /// Looks at the watched block, if there is one.
-    fn look(&self) {
-        // Relaxed, here and below: hints.
-        let chunk = self.filled.watched.swap(0, Ordering::Relaxed);
-        if chunk == 0 {
-            return;
-        }
-        let filled = os::resident(chunk, CHUNK, CHUNK).is_some_and(|touched| touched >= TOUCHED);
-        self.filled.score.count(filled);
+    /// Whether the next fresh block without a whole chunk is likely to be filled.
+    pub(super) fn fills_short(&self) -> bool {
+        self.short.expects(true)
     }
 }
 
@@ -57,18 +98,21 @@ impl Ground<'_> {
     pub(crate) fn mark_fresh(self, span: &Span) {
         let chunks = chunks(span);
         let (marked, filled) = (span.marked_to.get(), &self.shared.filled);
+        let given = || self.shared.huge_pages.given(self);
+        if chunks.is_empty() && marked == 0 {
+            if given() != os::HugePages::Never {
+                self.shared.short.watch(span.start.get(), span.units.get());
+            }
+            return;
+        }
         if chunks.end <= marked.max(chunks.start)
             || !may_mark(self.shared)
-            || self.shared.huge_pages.given(self) != os::HugePages::OnRequest
+            || given() != os::HugePages::OnRequest
         {
             return;
         }
-        self.shared.look();
-        // Relaxed, here and below: hints.
-        let is_example = marked == 0 && filled.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
-        if is_example || !filled.score.is_high() {
-            // Relaxed: as above.
-            filled.watched.store(chunks.start, Ordering::Relaxed);
+        if !filled.expects(marked == 0) {
+            filled.watch(chunks.start, CHUNK / UNIT);
             return;
         }
         let start = marked.max(chunks.start);
@@ -95,9 +139,10 @@ impl Ground<'_> {
     /// Ends what [`Ground::mark_fresh`] began, for a block that will be freed, shrunk or moved.
     pub(crate) fn unmark(self, span: &Span) {
         let chunks = chunks(span);
-        // Relaxed: a hint.
-        if !chunks.is_empty() && self.shared.filled.watched.load(Ordering::Relaxed) == chunks.start {
-            self.shared.look();
+        if chunks.is_empty() {
+            self.shared.short.look_at(span.start.get());
+        } else {
+            self.shared.filled.look_at(chunks.start);
         }
         let marked = span.marked_to.replace(0);
         if marked > chunks.start {

@@ -71,6 +71,7 @@ impl PageHeaps {
     }
 
     /// Those that may hold anything. (A hint: one that is entered just now may be missing.)
+    #[inline(never)]
     pub(super) fn entered(&self) -> &[OwnLine<Lock<PageHeap>>] {
         // Relaxed: a hint.
         &self.heaps[..usize::from(self.entered.load(Ordering::Relaxed))]
@@ -88,17 +89,20 @@ impl PageHeaps {
     }
 
     /// A run as [`PageHeap::allocate`] gives it. For a starter, which touches little of it, a clean one where [`Shared::spares_dirty`](super::Shared::spares_dirty) says so: what is left of a huge page
-    /// is worth more to others.
+    /// is worth more to others. For a large block without a whole chunk one out of a fresh huge page, if the program fills such blocks.
     pub(crate) fn allocate(&self, ground: Ground, home: &Home, run: Run) -> Option<&'static Span> {
         if run.usage == Use::Mixed && ground.shared.spares_dirty() {
             let span = self.enter(home).1.allocate(ground, run, Source::Clean);
             return span.or_else(|| self.anywhere(ground, run));
         }
         let take = |heap: &mut PageHeap| heap.allocate(ground, run, Source::Dirty);
-        let (_, mut own) = match self.dirty(ground, home, run.units, take) {
+        let (index, mut own) = match self.dirty(ground, home, run.units, take) {
             Ok(span) => return Some(span),
             Err(home) => home,
         };
+        if own.wants_huge_page_for(ground, run) {
+            own = self.bring_huge_page(ground, index, own);
+        }
         own.allocate(ground, run, Source::Any).or_else(|| {
             drop(own);
             self.anywhere(ground, run)

@@ -4,7 +4,7 @@ use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicI64, AtomicU8, AtomicUsize, Guard, Ordering};
 use crate::units::{CHUNK, UNIT};
 
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
@@ -77,8 +77,13 @@ impl HugePages {
     pub(super) fn judge<T>(&self, pages: usize, make: impl FnOnce() -> T) -> (T, bool) {
         let before = os::worked_us();
         let made = make();
-        let cost = os::worked_us().saturating_sub(before) as i64;
-        let gain = SAVED_US.saturating_sub(cost);
+        (made, self.are_worth(pages, os::worked_us().saturating_sub(before)))
+    }
+
+    /// The same of so many that cost `cost` microseconds each.
+    #[inline(never)]
+    fn are_worth(&self, pages: usize, cost: u64) -> bool {
+        let gain = SAVED_US.saturating_sub(cost as i64);
         let gain = if gain < 0 { gain.saturating_mul(pages as i64) } else { gain };
         // Relaxed, here and below: hints.
         let gain = self.gain_us.load(Ordering::Relaxed).saturating_add(gain);
@@ -90,7 +95,7 @@ impl HugePages {
             // Relaxed: as above.
             self.dear_until_ms.store(os::now_ms() as usize + DEAR_MS, Ordering::Relaxed);
         }
-        (made, worth)
+        worth
     }
 
     /// The system has refused one.
@@ -136,18 +141,8 @@ impl PageHeaps {
             Ok(span) => return Some(span),
             Err(home) => home,
         };
-        if densely
-            && heap.wants_huge_page(ground, most)
-            && let Some(page) = heap.allocate(ground, large(CHUNK / UNIT, CHUNK), Source::Any)
-        {
-            // To make it takes the system as long as a hundred spans take us: other threads need not wait.
-            drop(heap);
-            let mark = may_mark(ground.shared);
-            // SAFETY: the run is ours alone.
-            let make = || unsafe { os::collapse(page.start.get(), CHUNK, mark) };
-            let (made, _) = ground.shared.huge_pages.judge(1, make);
-            heap = self.all()[index].lock();
-            heap.put_huge_page(ground, page, made);
+        if densely && heap.wants_huge_page(ground, most) {
+            heap = self.bring_huge_page(ground, index, heap);
         }
         let span = heap.allocate(ground, small(most), Source::Any);
         let span = span.or_else(|| heap.allocate(ground, small(least), Source::Any));
@@ -155,6 +150,25 @@ impl PageHeaps {
             drop(heap);
             self.anywhere(ground, small(least))
         })
+    }
+
+    /// Puts a huge page among the dirty runs of a page heap, whose lock is given up meanwhile.
+    pub(super) fn bring_huge_page<'a>(
+        &'a self,
+        ground: Ground,
+        index: usize,
+        mut heap: Guard<'a, PageHeap>,
+    ) -> Guard<'a, PageHeap> {
+        let Some(page) = heap.allocate(ground, large(CHUNK / UNIT, CHUNK), Source::Any) else { return heap };
+        // To make it takes the system as long as a hundred spans take us: other threads need not wait.
+        drop(heap);
+        let mark = may_mark(ground.shared);
+        // SAFETY: the run is ours alone.
+        let make = || unsafe { os::collapse(page.start.get(), CHUNK, mark) };
+        let (made, _) = ground.shared.huge_pages.judge(1, make);
+        let mut heap = self.all()[index].lock();
+        heap.put_huge_page(ground, page, made);
+        heap
     }
 }
 
@@ -174,6 +188,17 @@ impl PageHeap {
             && wanted <= CHUNK / UNIT
             && self.dirty.find(wanted).is_none()
             && ground.shared.huge_pages.given(ground) != os::HugePages::Never
+    }
+
+    /// The same of a run for a large block without a whole chunk, if the program fills such blocks and has not said how much may stay free.
+    pub(super) fn wants_huge_page_for(&self, ground: Ground, run: Run) -> bool {
+        run.usage == Use::Large
+            && run.units <= CHUNK / UNIT / 2
+            && self.mapped - self.free_units >= HUGE_FROM
+            && ground.shared.huge_pages.given(ground) != os::HugePages::Never
+            && !ground.options.thresholds.returns_at_once(run.units * UNIT)
+            && ground.options.thresholds.kept().is_none()
+            && ground.shared.fills_short()
     }
 
     /// Puts a huge page among the dirty runs, or, if the system has not made one of it, among the clean ones. A huge page costs an eighth

@@ -80,6 +80,7 @@ impl Ground<'_> {
         }
     }
 
+    #[inline(never)]
     fn set_mappings(self, span: &Span, count: u32) {
         let before = span.mappings.replace(count);
         // Relaxed: as in `remap`. (A sum that wraps is right all the same.)

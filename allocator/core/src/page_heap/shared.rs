@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(super) huge_pages: HugePages,
     pub(super) dense: Dense,
     pub(super) filled: Filled,
+    /// The same of blocks that hold no whole chunk.
+    pub(super) short: Filled,
     pub(super) spread: Spread,
     /// Mappings that the system keeps for pages that were moved, at most.
     pub(super) mappings: AtomicUsize,
@@ -103,7 +105,8 @@ impl Shared {
             mapped: AtomicUsize::new(0),
             huge_pages: HugePages::new(),
             dense: Dense::new(),
-            filled: Filled::new(),
+            filled: Filled::long(),
+            short: Filled::short(),
             spread: Spread::new(),
             mappings: AtomicUsize::new(0),
         }

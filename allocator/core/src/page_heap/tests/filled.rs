@@ -121,3 +121,61 @@ fn a_block_that_grows_is_marked_as_far_as_it_grew() {
         world.free(span);
     }
 }
+
+/// Units of a block that holds no whole chunk, and how many of them come out of one.
+const SHORT: usize = CHUNK / UNIT / 4;
+const OF_A_CHUNK: usize = 4;
+
+/// A short block as `malloc` hands it out, of which `touched` bytes are written to afterwards.
+fn short(world: &World, touched: usize) -> &'static Span {
+    let span = world.allocate(SHORT, UNIT).expect("memory");
+    if !span.dirty.get() {
+        world.ground().mark_fresh(span);
+    }
+    // SAFETY: within the block, which is ours.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(span.start.get()).write_bytes(1, touched) };
+    span
+}
+
+fn end(world: &World, spans: Vec<&'static Span>) {
+    for span in spans {
+        world.ground().unmark(span);
+        world.free(span);
+    }
+    assert_eq!(world.heap().used_bytes(), 0);
+}
+
+#[test]
+fn short_blocks_come_out_of_huge_pages_where_the_program_fills_them_and_much_is_in_use() {
+    let world = World::new();
+    let few: Vec<_> = (0..6).map(|_| short(&world, SHORT * UNIT)).collect();
+    assert!(few.iter().all(|span| !span.dirty.get()), "little is in use");
+    let much = world.allocate(HUGE_FROM, UNIT).expect("memory");
+    let filled = SHORT * UNIT / 8 * 5;
+    let mut spans: Vec<_> = (0..OF_A_CHUNK + 2).map(|_| short(&world, filled)).collect();
+    let dirty = |spans: &[&Span]| spans.iter().filter(|span| span.dirty.get()).count();
+    assert_eq!((spans[0].dirty.get(), dirty(&spans)), (false, OF_A_CHUNK + 1), "two have told");
+    assert_eq!(world.heap().dirty_bytes(), CHUNK - SHORT * UNIT, "the rest of the second huge page");
+    spans.extend((0..20 * OF_A_CHUNK).map(|_| short(&world, 1)));
+    let fresh = 1 + spans[1..].iter().position(|span| !span.dirty.get()).expect("one is to be looked at");
+    assert_eq!(dirty(&spans[fresh..]), 0, "it tells that they are filled no more");
+    spans.extend(few);
+    spans.push(much);
+    end(&world, spans);
+}
+
+#[test]
+fn short_blocks_come_out_of_none_where_they_are_not_filled_or_nobody_wants_huge_pages() {
+    for (touched, wanted, units) in
+        [(SHORT * UNIT / 2, 1, 4), (SHORT * UNIT, 0, 4), (SHORT * UNIT, 1, CHUNK / UNIT / 2 + 1)]
+    {
+        let world = World::new();
+        assert!(world.options.set(Name::HugePages, wanted));
+        let much = world.allocate(HUGE_FROM, UNIT).expect("memory");
+        let mut spans: Vec<_> = (0..2).map(|_| short(&world, touched)).collect();
+        spans.extend((0..20).map(|_| world.allocate(units, UNIT).expect("memory")));
+        assert!(spans.iter().all(|span| !span.dirty.get()), "{touched}, {wanted}, {units}");
+        spans.push(much);
+        end(&world, spans);
+    }
+}
