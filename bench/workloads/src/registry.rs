@@ -4,12 +4,12 @@ use crate::definition::Definition;
 use crate::workloads::{
     buffers, cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots,
     idle_return, large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
-    realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup, threadtest,
-    transaction_pool, xmalloc,
+    realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup, synthetic,
+    threadtest, transaction_pool, xmalloc,
 };
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 26] = [
+pub const WORKLOADS: [&Definition; 27] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
@@ -32,6 +32,7 @@ pub const WORKLOADS: [&Definition; 26] = [
     &realloc_growth::DEFINITION,
     &fragmentation::DEFINITION,
     &idle_return::DEFINITION,
+    &synthetic::DEFINITION,
     &many_threads::DEFINITION,
     &server_uptime::DEFINITION,
     &startup::DEFINITION,

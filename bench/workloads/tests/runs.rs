@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ample_protocol::{Description, Measurement, Outcome};
 
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "malloc-test",
     "heap-leak",
     "false-sharing",
@@ -30,6 +30,7 @@ const NAMES: [&str; 26] = [
     "realloc-growth",
     "fragmentation",
     "idle-return",
+    "synthetic",
     "many-threads",
     "server-uptime",
     "startup",
@@ -40,7 +41,7 @@ const NAMES: [&str; 26] = [
 const BOUND_TO_CORES: [&str; 3] = ["false-sharing", "cache-scratch", "cache-thrash"];
 
 /// Do not know their live bytes.
-const WITHOUT_LIVE_BYTES: [&str; 2] = ["mstress", "startup"];
+const WITHOUT_LIVE_BYTES: [&str; 3] = ["mstress", "synthetic", "startup"];
 
 /// Whether a workload gives a number with so many threads on this machine.
 fn measurable(name: &str, threads: u64) -> bool {
@@ -138,6 +139,7 @@ fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u6
             let phase = |size: u64| (value("live_kib") << 10) / size;
             (threads * [64, 80, 112, 160, 240, 336].map(phase).iter().sum::<u64>(), None)
         }
+        "synthetic" => (threads * value("generations") * value("steps"), None),
         "idle-return" => (threads * value("cycles") * value("blocks"), None),
         "many-threads" => (value("population"), Some(value("population") * 2 * (16 + 64 + 256 + 1024))),
         "server-uptime" => (threads * value("rounds") * value("requests"), None),

@@ -26,6 +26,7 @@ pub mod shbench;
 pub mod shbench_mixed;
 pub mod size_curve;
 pub mod startup;
+pub mod synthetic;
 pub mod threadtest;
 pub mod transaction_pool;
 pub mod xmalloc;
