@@ -14,7 +14,7 @@
 //!
 //! Of `resized` per cent of the steps of order 0 the block in the slot gets another size by `realloc` instead. Sizes
 //! are drawn evenly in their logarithm from `min` to `max`; each of the `phases` parts of a thread's steps has
-//! sizes of its own: as drawn, five eighths, three halves, and so on by turns. `touched` bytes are written: 0 none, 1
+//! sizes of its own: as drawn, five eighths, three halves, and so on by turns. `touched` bytes are written: 0 the first, 1
 //! the first and the last, 2 all; of a block that got another size the last. Of `given` per cent of the blocks that are to be freed
 //! the thread frees another one: it swaps them with what a random one of 4096 places holds that all threads have in
 //! common. At the end everything is freed. One operation is one step.
@@ -52,7 +52,13 @@ pub const DEFINITION: Definition = Definition {
         ),
         trait_of("given", "Blocks that other threads free.", "per cent", [0, 20], 100),
         trait_of("resized", "Steps that are a realloc, if the order is random.", "per cent", [0, 10], 100),
-        trait_of("touched", "What is written: 0 nothing, 1 both ends, 2 all.", "choice", [1, 1], 2),
+        trait_of(
+            "touched",
+            "What is written: 0 the first byte, 1 that and the last, 2 all.",
+            "choice",
+            [1, 1],
+            2,
+        ),
         knob("phases", "Parts of a thread's steps, with sizes of their own.", "count", [1, 2], 1 << 20),
         knob("generations", "Threads of each chain, one after the other.", "count", [1, 2], 1 << 20),
     ],
@@ -288,7 +294,7 @@ impl<H: Heap> Chain<H> {
         // SAFETY: fresh, of this size, and this worker's alone.
         unsafe {
             match plan.touched {
-                0 => {}
+                0 => self.heap.write(block, 0)?,
                 1 => {
                     self.heap.write(block, 0)?;
                     self.heap.write(block, size - 1)?;
