@@ -16,6 +16,8 @@ use crate::units::{CHUNK, UNIT};
 
 /// Of so many fresh blocks one is not marked, to be looked at.
 const FRESH: u8 = 16;
+/// Of so many short ones one is looked at, until one is filled: a look takes as long as the page fault of a block of which little is touched.
+const SHORT_LOOKS: u8 = 8;
 
 /// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.
 pub(super) struct Filled {
@@ -41,6 +43,12 @@ impl Filled {
 
     const fn new(least: u8) -> Self {
         Self { watched: AtomicUsize::new(0), least, score: Score::new(), fresh: AtomicU8::new(0) }
+    }
+
+    /// Whether a short block is to be looked at, the last that was counted.
+    fn is_due(&self) -> bool {
+        // Relaxed: a hint.
+        !self.score.is_lowest() || self.fresh.load(Ordering::Relaxed) % SHORT_LOOKS == 1
     }
 
     /// Fewer `units` than a unit has bytes.
@@ -100,7 +108,7 @@ impl Ground<'_> {
         let (marked, filled) = (span.marked_to.get(), &self.shared.filled);
         let given = || self.shared.huge_pages.given(self);
         if chunks.is_empty() && marked == 0 {
-            if given() != os::HugePages::Never {
+            if self.shared.short.is_due() && given() != os::HugePages::Never {
                 self.shared.short.watch(span.start.get(), span.units.get());
             }
             return;

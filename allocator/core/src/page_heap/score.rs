@@ -33,6 +33,12 @@ impl Score {
         }
     }
 
+    /// Whether none of the last was of the kind.
+    pub(super) fn is_lowest(&self) -> bool {
+        // Relaxed: a hint.
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether the last two were of the kind, or nearly all of the last.
     pub(super) fn is_high(&self) -> bool {
         // Relaxed: a hint.
