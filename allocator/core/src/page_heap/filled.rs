@@ -16,7 +16,9 @@ use crate::units::{CHUNK, UNIT};
 
 /// Of so many fresh blocks one is not marked, to be looked at.
 const FRESH: u8 = 16;
-/// Of so many short ones one is looked at, until one is filled: a look takes as long as the page fault of a block of which little is touched.
+/// Units of the longest block that shares a huge page with others.
+pub(super) const SHARES_MOST: usize = CHUNK / UNIT / 2;
+/// Of so many of those one is looked at, until one is filled: a look takes as long as the page fault of a block of which little is touched.
 const SHORT_LOOKS: u8 = 8;
 
 /// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.
@@ -45,7 +47,7 @@ impl Filled {
         Self { watched: AtomicUsize::new(0), least, score: Score::new(), fresh: AtomicU8::new(0) }
     }
 
-    /// Whether a short block is to be looked at, the last that was counted.
+    /// Whether the short block that was counted last is to be looked at.
     fn is_due(&self) -> bool {
         // Relaxed: a hint.
         !self.score.is_lowest() || self.fresh.load(Ordering::Relaxed) % SHORT_LOOKS == 1
@@ -108,7 +110,10 @@ impl Ground<'_> {
         let (marked, filled) = (span.marked_to.get(), &self.shared.filled);
         let given = || self.shared.huge_pages.given(self);
         if chunks.is_empty() && marked == 0 {
-            if self.shared.short.is_due() && given() != os::HugePages::Never {
+            if span.units.get() <= SHARES_MOST
+                && self.shared.short.is_due()
+                && given() != os::HugePages::Never
+            {
                 self.shared.short.watch(span.start.get(), span.units.get());
             }
             return;

@@ -1,5 +1,6 @@
 //! Huge pages for large heaps of small blocks.
 
+use super::filled::SHARES_MOST;
 use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
 use crate::options::Name;
 use crate::os;
@@ -193,7 +194,7 @@ impl PageHeap {
     /// The same of a run for a large block without a whole chunk, if the program fills such blocks and has not said how much may stay free.
     pub(super) fn wants_huge_page_for(&self, ground: Ground, run: Run) -> bool {
         run.usage == Use::Large
-            && run.units <= CHUNK / UNIT / 2
+            && run.units <= SHARES_MOST
             && self.mapped - self.free_units >= HUGE_FROM
             && ground.shared.huge_pages.given(ground) != os::HugePages::Never
             && !ground.options.thresholds.returns_at_once(run.units * UNIT)

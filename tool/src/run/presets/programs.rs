@@ -1,7 +1,7 @@
 //! Programs whose traits were drawn at random: they are nobody's benchmark, and none was left out.
 //!
 //! Drawn evenly: 1, 2 (three times as often), 3, 4, 8 or 16 threads; least sizes of 1, 8, 16, 64, 256, 1024 or 4096 bytes, and largest ones 4 to 1024
-//! times as large, 1 MiB at most; slots for 1, 4, 16 or 64 MB in all threads; and the other traits. Steps are chosen so that a program takes some
+//! times as large, 1 MiB at most; slots for 1, 4, 16 or 64 MB in all threads; and the other traits (a share by `realloc` where the order is random). Steps are chosen so that a program takes some
 //! tens of milliseconds.
 
 use super::{Item, item};
