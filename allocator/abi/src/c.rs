@@ -4,9 +4,11 @@
 //! destructors of thread-local values, in handlers of `atexit`. None of them may be called from a signal handler.
 //! On success `errno` stays as it was.
 
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
+use crate::caller;
 use crate::foreign;
 
 const PAGE: usize = 4096;
@@ -55,7 +57,9 @@ extern "C" fn malloc_kept(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 extern "C" fn malloc_slow(size: usize) -> *mut c_void {
-    or_enomem(ample_core::malloc_slow(size))
+    let block = ample_core::malloc_slow(size);
+    caller::of_malloc();
+    or_enomem(block)
 }
 
 /// Takes a block back; NULL is ignored.
@@ -96,13 +100,27 @@ unsafe extern "C" fn free_far(block: *mut c_void) {
     }
 }
 
+/// As [`free_slow_for`], whose `caller` is where this function would return to: every one on the way from `free` to here makes the next its last act, by
+/// a jump.
+///
+/// # Safety
+/// As for [`free`].
+#[cold]
+#[unsafe(naked)]
+unsafe extern "C" fn free_slow(block: *mut c_void) {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!("mov rsi, [rsp]", "jmp {onwards}", onwards = sym free_slow_for);
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!("mov x1, x30", "b {onwards}", onwards = sym free_slow_for);
+}
+
 /// # Safety
 /// As for [`free`].
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn free_slow(block: *mut c_void) {
+unsafe extern "C" fn free_slow_for(block: *mut c_void, caller: usize) {
     // SAFETY: the caller's contract.
-    if unsafe { ample_core::free_slow(block.cast()) }.is_err() {
+    if unsafe { ample_core::free_slow(block.cast(), || caller::is_apart(caller)) }.is_err() {
         // SAFETY: the caller's contract; the block is not ours.
         unsafe { foreign::free(block) };
     }

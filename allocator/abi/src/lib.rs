@@ -9,11 +9,17 @@
 //! | `libc_names` | glibc: malloc's family under the names that its own has besides: `__libc_malloc`, … |
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `opening` | glibc: `dlopen`, so that every library that a program opens sees our malloc |
+//! | `caller` | who calls free: the C library itself, or anybody else |
 //! | `foreign` | blocks that came from the C library's own malloc |
+//! | `weak` | addresses of functions that not every program has |
 //! | `placed` | where in memory the functions begin that are called most |
 #![cfg_attr(not(test), no_std)]
 
+#[macro_use]
+mod weak;
+
 mod c;
+mod caller;
 mod cxx;
 mod foreign;
 mod glibc;
@@ -42,6 +48,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 #[unsafe(link_section = ".init_array")]
 static PREPARE: extern "C" fn() = {
     extern "C" fn prepare() {
+        caller::learn();
         ample_core::prepare();
     }
     prepare

@@ -5,40 +5,11 @@
 //! Everything else is the C library's `dlopen`: it is entered by a jump with the caller's return address, because it looks for libraries where the
 //! caller's file says.
 
-use core::arch::{global_asm, naked_asm};
+use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-
-/// Makes `getter`, a function that gives the address of the C library's `name`, or null where that is not linked.
-macro_rules! weak_address {
-    ($getter:literal, $name:literal) => {
-        global_asm!(
-            concat!(".weak ", $name),
-            concat!(".pushsection .text.", $getter, ",\"ax\",@progbits"),
-            concat!(".hidden ", $getter),
-            concat!(".globl ", $getter),
-            concat!(".type ", $getter, ",@function"),
-            concat!($getter, ":"),
-            load_address!($name),
-            "ret",
-            ".popsection",
-        );
-    };
-}
-#[cfg(target_arch = "x86_64")]
-macro_rules! load_address {
-    ($name:literal) => {
-        concat!("mov rax, qword ptr [rip + ", $name, "@GOTPCREL]")
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! load_address {
-    ($name:literal) => {
-        concat!("adrp x0, :got:", $name, "\nldr x0, [x0, :got_lo12:", $name, "]")
-    };
-}
 
 // A static program has no `dlsym`, unless it calls it; but it has the C library's `dlopen` under the name `___dlopen` (glibc 2.34), which nobody
 // else sees.

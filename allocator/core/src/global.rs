@@ -252,22 +252,33 @@ pub unsafe fn free_far(block: *mut u8) -> bool {
     kept
 }
 
-/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored.
+/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored. For `may_start` see [`answer_calls`].
 ///
 /// # Safety
 /// As for [`free_fast`].
 #[inline]
-pub unsafe fn free_slow(block: *mut u8) -> Result<(), Foreign> {
+pub unsafe fn free_slow(block: *mut u8, may_start: impl FnOnce() -> bool) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
-    // Relaxed: a hint; the next one sees it.
-    if PROCESS.shared.calls.load(Ordering::Relaxed) != 0 {
-        PROCESS.shared.calls.store(0, Ordering::Relaxed);
-        HELPER.call(&PROCESS, help);
-    }
+    answer_calls(may_start);
     result
+}
+
+/// Calls the helper thread if there is something for it to do. `may_start` says whether a thread may be started now: whoever calls must hold no lock that
+/// `pthread_create` takes, and the C library calls free while it holds such a lock (see `ample::caller`). Where it says no, the next one is asked.
+#[inline(always)]
+pub fn answer_calls(may_start: impl FnOnce() -> bool) {
+    let calls = &PROCESS.shared.calls;
+    // Relaxed: a hint; the next one sees it.
+    if calls.load(Ordering::Relaxed) != 0 {
+        // Relaxed, twice: as above. Before the helper is called: what calls it from now on does so anew.
+        calls.store(0, Ordering::Relaxed);
+        if !HELPER.call(&PROCESS, help, may_start) {
+            calls.store(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The fast path of [`malloc_aligned`] up to 1 KiB; null: that must be asked, also about an `align` that is no power of two.
@@ -331,7 +342,9 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
                 // SAFETY: both blocks are live and distinct, and at least that long.
                 unsafe { ptr::copy_nonoverlapping(block, new, count) };
                 // SAFETY: the caller gives the block up.
-                unsafe { if free_fast(block) || free_far(block) { Ok(()) } else { free_slow(block) } }?;
+                unsafe {
+                    if free_fast(block) || free_far(block) { Ok(()) } else { free_slow(block, || false) }
+                }?;
             }
             Ok(new)
         }

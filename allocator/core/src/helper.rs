@@ -37,24 +37,35 @@ impl Helper {
     }
 
     /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
-    /// new thread allocates.
+    /// new thread allocates. `false`: a thread must be started, and `may_start` says that this is no time for it.
     #[cold]
-    pub(crate) fn call(&self, allocator: &Allocator, body: os::Body) {
+    #[must_use]
+    pub(crate) fn call(
+        &self,
+        allocator: &Allocator,
+        body: os::Body,
+        may_start: impl FnOnce() -> bool,
+    ) -> bool {
         // Relaxed: the state stands for itself.
         match self.state.load(Ordering::Relaxed) {
+            ABSENT if !may_start() => return false,
             ABSENT => {
-                let state = match allocator.options.get(Name::BackgroundThread) {
+                let without = match allocator.options.get(Name::BackgroundThread) {
                     // Relaxed: as above.
-                    _ if self.asked.load(Ordering::Relaxed) != 0 => return self.start(body),
-                    0 => REFUSED,
-                    1 if !allocator.has_several_threads() && !os::has_several_threads() => ALONE,
-                    _ => return self.start(body),
+                    _ if self.asked.load(Ordering::Relaxed) != 0 => None,
+                    0 => Some(REFUSED),
+                    1 if !allocator.has_several_threads() && !os::has_several_threads() => Some(ALONE),
+                    _ => None,
                 };
-                self.turns(ABSENT, state);
+                match without {
+                    Some(state) => _ = self.turns(ABSENT, state),
+                    None => self.start(body),
+                }
             }
             ASLEEP => self.rouse(),
             _ => {}
         }
+        true
     }
 
     /// Starts the thread, if there is none and the system grants one.

@@ -10,6 +10,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -155,6 +156,17 @@ static inline size_t status_bytes(const char *field) {
 static inline uint32_t next_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*state >> 32);
+}
+
+/* Threads of this process. */
+static inline unsigned thread_count(void) {
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL, "no /proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;)
+        count += task->d_name[0] != '.';
+    closedir(tasks);
+    return count;
 }
 
 static inline pthread_t start_thread(void *(*body)(void *), void *argument) {

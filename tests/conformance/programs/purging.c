@@ -1,7 +1,6 @@
 /* Memory that comes back although the program does nothing, in a process of several threads. Each case waits until as much is
  * back as must be, and fails after half a minute. */
 #include "check.h"
-#include <dirent.h>
 #include <stdbool.h>
 
 enum { SIZE = 512, COUNT = (64 << 20) / SIZE };
@@ -66,17 +65,6 @@ CASE(pages_between_live_blocks_come_back_by_themselves) { free_and_wait(50, 16 <
 /* As in a server whose main thread does all the work. */
 CASE(free_memory_comes_back_where_only_one_thread_allocates) { free_and_wait(0, 3 << 20, false); }
 
-/* Threads of this process. */
-static unsigned threads(void) {
-    unsigned count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    CHECK(tasks != NULL, "no /proc/self/task");
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;)
-        count += task->d_name[0] != '.';
-    closedir(tasks);
-    return count;
-}
-
 /* A program of one thread may rely on being one (setns, unshare). */
 CASE(a_program_of_one_thread_stays_one) {
     for (unsigned round = 0; round < 2; round++) {
@@ -87,5 +75,5 @@ CASE(a_program_of_one_thread_stays_one) {
         for (unsigned i = 0; i < COUNT; i++)
             free(blocks[i]);
     }
-    CHECK(threads() == 1, "%u threads", threads());
+    CHECK(thread_count() == 1, "%u threads", thread_count());
 }

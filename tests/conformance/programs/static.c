@@ -7,6 +7,7 @@
 
 #include "../../../allocator/abi/include/ample.h"
 #include "check.h"
+#include "stacks.h"
 
 static size_t allocated(void) {
     char text[16384];
@@ -99,4 +100,24 @@ CASE(a_setuid_program_ignores_the_environment) {
         exit(77);
     }
     CHECK(status == 0 && says[0] == 0, "status %#x; it says: %s", status, says);
+}
+
+CASE(stacks_are_given_up_while_memory_waits_to_come_back) { stacks_are_given_up(); }
+
+/* By a helper thread, which malloc starts here. */
+CASE(the_helper_is_started) {
+    static void *blocks[10000];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t other = start_thread(wait_for_all, &barrier);
+    unsigned before = thread_count();
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 10000; i++)
+            CHECK((blocks[i] = malloc(1000)) != NULL, "no block");
+        for (unsigned i = 0; i < 10000; i++)
+            free(blocks[i]);
+    }
+    CHECK(thread_count() == before + 1, "%u threads", thread_count());
+    pthread_barrier_wait(&barrier);
+    join_thread(other);
 }

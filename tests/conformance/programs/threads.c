@@ -1,5 +1,6 @@
 /* Threads: blocks that travel, many threads at once, many one after the other, and a random mixture. */
 #include "check.h"
+#include "stacks.h"
 
 /* Sizes from 1 byte to 64 KiB, each power of two as likely as the next. */
 static size_t random_size(uint64_t *state) {
@@ -297,3 +298,5 @@ CASE(a_random_mixture_keeps_every_block_whole) {
         free(shared[i]);
     }
 }
+
+CASE(stacks_are_given_up_while_memory_waits_to_come_back) { stacks_are_given_up(); }

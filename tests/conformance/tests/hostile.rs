@@ -30,7 +30,9 @@ cases!(
         the_library_serves_it,
         threads_and_forks_work,
         a_setuid_program_ignores_the_environment,
-        libraries_can_be_opened
+        libraries_can_be_opened,
+        stacks_are_given_up_while_memory_waits_to_come_back,
+        the_helper_is_started,
     ]
 );
 
@@ -42,7 +44,9 @@ cases!(
         the_library_serves_it,
         threads_and_forks_work,
         a_setuid_program_ignores_the_environment,
-        libraries_can_be_opened
+        libraries_can_be_opened,
+        stacks_are_given_up_while_memory_waits_to_come_back,
+        the_helper_is_started,
     ]
 );
 

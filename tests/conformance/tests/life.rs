@@ -36,6 +36,7 @@ cases!(
         a_first_malloc_needs_little_stack,
         five_thousand_short_threads_leave_nothing_behind,
         a_random_mixture_keeps_every_block_whole,
+        stacks_are_given_up_while_memory_waits_to_come_back,
     ]
 );
 

@@ -404,6 +404,7 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
+#[inline(never)]
 pub(crate) fn worked_us() -> u64 {
     let now = now(libc::CLOCK_THREAD_CPUTIME_ID);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000

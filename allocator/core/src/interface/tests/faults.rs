@@ -337,7 +337,8 @@ const SCENARIOS: &[Scenario] = &[
         name: "helper start",
         prepare: used,
         act: |world| {
-            world.helper.call(world.allocator, no_body);
+            let answered = world.helper.call(world.allocator, no_body, || true);
+            assert!(answered, "a thread may be started");
             let there = world.helper.is_there();
             world.helper = Helper::new();
             there
