@@ -321,11 +321,12 @@ impl Spans {
     fn acquire(&mut self, below: Below, arena: &Arena, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
         let owned = self.owned[class].units as usize;
-        let densely = info.is_busy(owned) && self.watched.is_dense(below.ground, class, info);
-        let wanted = Wanted { least: info.units.into(), most: info.next_units(owned), densely };
+        let most = info.next_units(owned);
+        let densely = info.is_busy(owned) && self.watched.is_dense(below.ground, class, info, most);
+        let wanted = Wanted { least: info.units.into(), most, densely };
         self.purge_before_growing(wanted.most);
         let span = below.pages.allocate_small(below.ground, &arena.home, wanted)?;
-        self.watched.watch(class, info, span);
+        self.watched.watch(below.ground, class, info, span);
         span.cut(class);
         self.own(class, span);
         let entry = units::entry_of(class, arena.index);

@@ -77,3 +77,18 @@ CASE(a_program_of_one_thread_stays_one) {
     }
     CHECK(thread_count() == 1, "%u threads", thread_count());
 }
+
+/* 100 MB of blocks of each size: what is resident is what the allocator knows of them, and no page of theirs. */
+CASE(blocks_that_nobody_touches_are_not_in_memory) {
+    enum { BYTES = 100000000 };
+    static const size_t sizes[] = {64, 500, 1000, 4000, 5000};
+    static void *untouched[BYTES / 64];
+    memset(untouched, 1, sizeof untouched);
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t before = status_bytes("RssAnon:");
+        for (size_t k = 0; k < BYTES / sizes[i]; k++)
+            CHECK((untouched[k] = malloc(sizes[i])) != NULL, "no block of %zu bytes", sizes[i]);
+        size_t more = status_bytes("RssAnon:") - before;
+        CHECK(more <= BYTES / 16, "%zu bytes are resident for blocks of %zu", more, sizes[i]);
+    }
+}

@@ -75,6 +75,7 @@ cases!(
     "purging.c",
     [
         a_program_of_one_thread_stays_one,
+        blocks_that_nobody_touches_are_not_in_memory,
         free_memory_comes_back_by_itself,
         free_memory_comes_back_where_only_one_thread_allocates,
         pages_between_live_blocks_come_back_by_themselves

@@ -175,6 +175,7 @@ impl PageHeaps {
 
 impl PageHeap {
     /// As much of a dirty run as is wanted.
+    #[inline(never)]
     fn allocate_dirty_small(&mut self, ground: Ground, wanted: Wanted) -> Option<&'static Span> {
         let Wanted { least, most, .. } = wanted;
         let run = self.dirty.find(most).or_else(|| self.dirty.find(least))?;

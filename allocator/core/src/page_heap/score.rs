@@ -20,8 +20,13 @@ impl Score {
         Self(AtomicU8::new(MOST))
     }
 
-    #[inline(never)]
+    /// One that is high until the first that is not of the kind.
+    pub(super) const fn likely() -> Self {
+        Self(AtomicU8::new(HIGH))
+    }
+
     /// Counts a block that is, or is not, of the kind.
+    #[inline(never)]
     pub(super) fn count(&self, is: bool) {
         // Relaxed, here and below: a hint.
         let before = self.0.load(Ordering::Relaxed);
