@@ -8,6 +8,8 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
+use ample_core::Unusual;
+
 use crate::caller;
 use crate::foreign;
 
@@ -57,9 +59,7 @@ extern "C" fn malloc_kept(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 extern "C" fn malloc_slow(size: usize) -> *mut c_void {
-    let block = ample_core::malloc_slow(size);
-    caller::of_malloc();
-    or_enomem(block)
+    or_enomem(ample_core::malloc_slow(size))
 }
 
 /// Takes a block back; NULL is ignored.
@@ -94,9 +94,9 @@ pub(crate) unsafe fn release(block: *mut c_void) {
 #[unsafe(link_section = ".text.ample.free_far")]
 unsafe extern "C" fn free_far(block: *mut c_void) {
     // SAFETY: the caller's contract.
-    if !unsafe { ample_core::free_far(block.cast()) } {
+    if let Err(unusual) = unsafe { ample_core::free_far(block.cast()) } {
         // SAFETY: the caller's contract.
-        unsafe { free_slow(block) };
+        unsafe { free_slow(block, unusual) };
     }
 }
 
@@ -107,20 +107,20 @@ unsafe extern "C" fn free_far(block: *mut c_void) {
 /// As for [`free`].
 #[cold]
 #[unsafe(naked)]
-unsafe extern "C" fn free_slow(block: *mut c_void) {
+unsafe extern "C" fn free_slow(block: *mut c_void, unusual: Unusual) {
     #[cfg(target_arch = "x86_64")]
-    naked_asm!("mov rsi, [rsp]", "jmp {onwards}", onwards = sym free_slow_for);
+    naked_asm!("mov rdx, [rsp]", "jmp {onwards}", onwards = sym free_slow_for);
     #[cfg(target_arch = "aarch64")]
-    naked_asm!("mov x1, x30", "b {onwards}", onwards = sym free_slow_for);
+    naked_asm!("mov x2, x30", "b {onwards}", onwards = sym free_slow_for);
 }
 
 /// # Safety
 /// As for [`free`].
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn free_slow_for(block: *mut c_void, caller: usize) {
+unsafe extern "C" fn free_slow_for(block: *mut c_void, unusual: Unusual, caller: usize) {
     // SAFETY: the caller's contract.
-    if unsafe { ample_core::free_slow(block.cast(), || caller::is_apart(caller)) }.is_err() {
+    if unsafe { ample_core::free_slow(block.cast(), unusual, || caller::is_apart(caller)) }.is_err() {
         // SAFETY: the caller's contract; the block is not ours.
         unsafe { foreign::free(block) };
     }

@@ -5,23 +5,16 @@
 //! starts a thread in such a free waits for itself, for ever. So the helper thread is not started by a free of the C library's, nor of the
 //! dynamic linker's.
 //!
-//! In a static program the C library's code cannot be told from the program's: there the helper is started by malloc, which glibc calls under no lock that
-//! `pthread_create` takes.
+//! In a static program the C library's code cannot be told from the program's, but for the one function from which glibc gives such blocks up.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Nobody has looked yet.
-const UNKNOWN: u32 = 0;
-/// The C library lies in [`RANGES`].
-const APART: u32 = 1;
-/// The C library, this library and the program are one file.
-const TOGETHER: u32 = 2;
+/// Not 0: [`RANGES`] are known.
+static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-static STATE: AtomicU32 = AtomicU32::new(UNKNOWN);
-
-/// Addresses of one of the C library's files.
+/// Addresses of code that may hold locks.
 struct Range {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -31,19 +24,30 @@ impl Range {
     const fn new() -> Self {
         Self { start: AtomicUsize::new(0), end: AtomicUsize::new(0) }
     }
+
+    fn set(&self, start: usize, end: usize) {
+        // Relaxed, twice: published by `learn`.
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+    }
 }
 
 /// Where the C library lies: the file with the functions that do not depend on threads, the one with those that do (another one before glibc 2.34), and the
-/// dynamic linker.
-static RANGES: [Range; 3] = [Range::new(), Range::new(), Range::new()];
+/// dynamic linker. And the function that gives up a thread's storage, wherever it is.
+static RANGES: [Range; 4] = [Range::new(), Range::new(), Range::new(), Range::new()];
+
+/// More than that function has bytes (119 and 132 in glibc 2.36).
+const FUNCTION: usize = 1024;
 
 weak_address!("ample_tls_get_addr", "__tls_get_addr");
+weak_address!("ample_dl_deallocate_tls", "_dl_deallocate_tls");
 unsafe extern "C" {
     safe fn ample_tls_get_addr() -> *const ();
+    safe fn ample_dl_deallocate_tls() -> *const ();
 }
 
-/// An address in each of them; null: there is no such file. (Programs call these functions, but do not take their addresses, which could be the program's
-/// own then.)
+/// An address in each of the first three; null: there is no such file. (Programs call these functions, but do not take their addresses, which could be the
+/// program's own then.)
 fn marks() -> [usize; 3] {
     [libc::__errno_location as *const (), libc::pthread_setspecific as *const (), ample_tls_get_addr()]
         .map(|mark| mark.addr())
@@ -53,8 +57,12 @@ fn marks() -> [usize; 3] {
 pub(crate) fn learn() {
     // SAFETY: the callback keeps to what it is given.
     unsafe { libc::dl_iterate_phdr(Some(note), ptr::null_mut()) };
-    // Release: with Acquire in `is_apart`, for the ranges. `note` may have found more.
-    let _ = STATE.compare_exchange(UNKNOWN, APART, Ordering::Release, Ordering::Relaxed);
+    let function = ample_dl_deallocate_tls().addr();
+    if function != 0 {
+        RANGES[3].set(function, function + FUNCTION);
+    }
+    // Release: with Acquire in `is_apart`, for the ranges.
+    KNOWN.store(1, Ordering::Release);
 }
 
 /// Looks at one of the process's files.
@@ -74,14 +82,9 @@ unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_voi
     }
     let holds = |address| (start..end).contains(&address);
     for (range, mark) in RANGES.iter().zip(marks()) {
-        if holds(mark) {
-            // Relaxed, twice: published by `learn`.
-            range.start.store(start, Ordering::Relaxed);
-            range.end.store(end, Ordering::Relaxed);
-            if holds(learn as *const () as usize) {
-                // Relaxed: it stands for itself.
-                STATE.store(TOGETHER, Ordering::Relaxed);
-            }
+        // Not in a static program, whose frees would all be the C library's.
+        if holds(mark) && !holds(learn as *const () as usize) {
+            range.set(start, end);
         }
     }
     0
@@ -91,18 +94,9 @@ unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_voi
 #[cold]
 pub(crate) fn is_apart(address: usize) -> bool {
     // Acquire: with Release in `learn`.
-    STATE.load(Ordering::Acquire) == APART
+    KNOWN.load(Ordering::Acquire) != 0
         && !RANGES.iter().any(|range| {
             // Relaxed, twice: published by `learn`.
             (range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed)).contains(&address)
         })
-}
-
-/// A slow malloc has ended.
-#[inline(always)]
-pub(crate) fn of_malloc() {
-    // Relaxed: it stands for itself.
-    if STATE.load(Ordering::Relaxed) == TOGETHER {
-        ample_core::answer_calls(|| true);
-    }
 }

@@ -9,7 +9,7 @@ use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
 use crate::magazine::{Magazine, Slot};
-use crate::page_heap::{Ground, Home, PageHeaps, Run, Wanted, Watched};
+use crate::page_heap::{Ground, Home, PageHeaps, Run, Watched};
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::span::{Batch, Look, Span, SpanList, Use};
 use crate::starter::{self, Fill, MIXED, STARTER, Table};
@@ -321,9 +321,7 @@ impl Spans {
     fn acquire(&mut self, below: Below, arena: &Arena, class: Class) -> Option<&'static Span> {
         let info = size_class::of(class);
         let owned = self.owned[class].units as usize;
-        let most = info.next_units(owned);
-        let densely = info.is_busy(owned) && self.watched.is_dense(below.ground, class, info, most);
-        let wanted = Wanted { least: info.units.into(), most, densely };
+        let wanted = self.watched.wanted(below.ground, class, info, owned);
         self.purge_before_growing(wanted.most);
         let span = below.pages.allocate_small(below.ground, &arena.home, wanted)?;
         self.watched.watch(below.ground, class, info, span);

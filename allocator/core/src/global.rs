@@ -20,6 +20,7 @@ use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
 use crate::thresholds::Parameter;
+use crate::units::Entry;
 
 pub(crate) static PROCESS: Allocator = Allocator::new(&TABLES);
 static TABLES: Tables = Tables::new();
@@ -229,47 +230,51 @@ pub unsafe fn free_fast(block: *mut u8) -> bool {
     thread_local::own_place(entry).is_some_and(|place| place.push(block))
 }
 
-/// The fast path of what [`free_fast`] could not take back: another thread's block, or a large one, and room for it. `false`: [`free_slow`] must be
+/// A block that [`free_far`] could not take back: what its unit says of it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Unusual(Entry);
+
+/// The fast path of what [`free_fast`] could not take back: another thread's block, or a large one, and room for it. An error: [`free_slow`] must be
 /// asked.
 ///
 /// # Safety
 /// As for [`free_fast`].
 #[inline(always)]
-pub unsafe fn free_far(block: *mut u8) -> bool {
+pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
     let foreign = thread_local::own_place(entry).is_none();
     let heap = thread_local::heap();
     if foreign {
-        return heap.push_foreign(entry, block);
+        return if heap.push_foreign(entry, block) { Ok(()) } else { Err(Unusual(entry)) };
     }
-    let Some(units) = Allocator::keepable(entry) else { return false };
-    if !heap.claim.try_enter() {
-        return false;
+    if let Some(units) = Allocator::keepable(entry)
+        && heap.claim.try_enter()
+    {
+        let kept = PROCESS.keep_large(heap, block, units);
+        heap.claim.leave();
+        if kept {
+            return Ok(());
+        }
     }
-    let kept = PROCESS.keep_large(heap, block, units);
-    heap.claim.leave();
-    kept
+    Err(Unusual(entry))
 }
 
-/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored. For `may_start` see [`answer_calls`].
+/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored. Calls the helper thread if there is something for it to do. `may_start` says
+/// whether a thread may be started: whoever frees must hold no lock that `pthread_create` takes, and the C library frees while it holds such a
+/// lock (see `ample::caller`). Where it says no, the next one is asked.
 ///
 /// # Safety
-/// As for [`free_fast`].
+/// As for [`free_fast`]; `unusual` is what [`free_far`] said of this block.
 #[inline]
-pub unsafe fn free_slow(block: *mut u8, may_start: impl FnOnce() -> bool) -> Result<(), Foreign> {
-    // SAFETY: the caller's contract.
-    let entry = unsafe { PROCESS.units.entry(block.addr()) };
+pub unsafe fn free_slow(
+    block: *mut u8,
+    Unusual(entry): Unusual,
+    may_start: impl FnOnce() -> bool,
+) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
-    answer_calls(may_start);
-    result
-}
-
-/// Calls the helper thread if there is something for it to do. `may_start` says whether a thread may be started now: whoever calls must hold no lock that
-/// `pthread_create` takes, and the C library calls free while it holds such a lock (see `ample::caller`). Where it says no, the next one is asked.
-#[inline(always)]
-pub fn answer_calls(may_start: impl FnOnce() -> bool) {
     let calls = &PROCESS.shared.calls;
     // Relaxed: a hint; the next one sees it.
     if calls.load(Ordering::Relaxed) != 0 {
@@ -278,6 +283,22 @@ pub fn answer_calls(may_start: impl FnOnce() -> bool) {
         if !HELPER.call(&PROCESS, help, may_start) {
             calls.store(1, Ordering::Relaxed);
         }
+    }
+    result
+}
+
+/// The whole of free, but that no thread is started.
+///
+/// # Safety
+/// As for [`free_fast`].
+#[inline(always)]
+unsafe fn free(block: *mut u8) -> Result<(), Foreign> {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if free_fast(block) {
+            return Ok(());
+        }
+        free_far(block).or_else(|unusual| free_slow(block, unusual, || false))
     }
 }
 
@@ -342,9 +363,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
                 // SAFETY: both blocks are live and distinct, and at least that long.
                 unsafe { ptr::copy_nonoverlapping(block, new, count) };
                 // SAFETY: the caller gives the block up.
-                unsafe {
-                    if free_fast(block) || free_far(block) { Ok(()) } else { free_slow(block, || false) }
-                }?;
+                unsafe { free(block) }?;
             }
             Ok(new)
         }

@@ -60,10 +60,9 @@ mod units;
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    answer_calls, finish, free_far, free_fast, free_slow, keeps_deepbind, malloc_aligned,
-    malloc_aligned_near, malloc_far, malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
-    prepare, print_statistics, realloc, realloc_slow, set_parameter, statistics, trim, usable_size,
-    usable_size_small,
+    Unusual, finish, free_far, free_fast, free_slow, keeps_deepbind, malloc_aligned, malloc_aligned_near,
+    malloc_far, malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed, prepare,
+    print_statistics, realloc, realloc_slow, set_parameter, statistics, trim, usable_size, usable_size_small,
 };
 pub use heap::Heap;
 pub use interface::{keeps_place, to_resize};

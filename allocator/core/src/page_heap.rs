@@ -28,7 +28,6 @@ use self::bins::Bins;
 pub(crate) use self::dense::Watched;
 use self::growth::Growth;
 pub(crate) use self::heaps::{Home, PageHeaps, large};
-pub(crate) use self::huge::Wanted;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::remap::MOVED_FROM;

@@ -70,9 +70,13 @@ unsafe impl GlobalAlloc for Ample {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller gives a live block up.
-        if !unsafe { ample_core::free_fast(block) || ample_core::free_far(block) } {
+        if unsafe { ample_core::free_fast(block) } {
+            return;
+        }
+        // SAFETY: as above.
+        if let Err(unusual) = unsafe { ample_core::free_far(block) } {
             // SAFETY: as above. The block is ours, by the contract of `GlobalAlloc`; the C library never calls this function.
-            let _ = unsafe { ample_core::free_slow(block, || true) };
+            let _ = unsafe { ample_core::free_slow(block, unusual, || true) };
         }
     }
 

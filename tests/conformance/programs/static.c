@@ -104,7 +104,7 @@ CASE(a_setuid_program_ignores_the_environment) {
 
 CASE(stacks_are_given_up_while_memory_waits_to_come_back) { stacks_are_given_up(); }
 
-/* By a helper thread, which malloc starts here. */
+/* Although the C library's frees cannot all be told from the program's. */
 CASE(the_helper_is_started) {
     static void *blocks[10000];
     pthread_barrier_t barrier;

@@ -3,19 +3,20 @@
 //! Blocks up to a page are taken for touched as long as nothing tells otherwise, since one touched block makes a page of others resident, too.
 
 use super::Ground;
-use super::huge::HUGE_FROM;
+use super::huge::{HUGE_FROM, Wanted};
 use super::score::Score;
 use crate::os;
 use crate::size_class::{Class, ClassInfo};
 use crate::span::Span;
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 use crate::units::UNIT;
 
 /// What is touched of a span of such a program at least, as a part of it.
 const TOUCHED: usize = 2;
-/// Of so many spans that could come from huge pages one does not, to be looked at: of blocks larger than a page, and of others.
-const FRESH: u8 = 16;
-const FRESH_SHORT: u8 = 64;
+/// Of so many spans of blocks larger than a page that could come from huge pages one does not, to be looked at.
+const FRESH: usize = 16;
+/// Of so many huge pages for blocks up to a page one waits for a span, the shortest, that is to be looked at.
+const FRESH_SHORT: usize = 4;
 /// Units that an arena gets of a class of blocks up to a page after the span that it watches: magazines hold as much that the program has not got yet.
 const HANDED_OUT: usize = 4;
 /// Units of small blocks in the whole process from which on those up to a page are looked at: before there can be huge pages.
@@ -28,13 +29,25 @@ pub(super) struct Dense {
     score: Score,
     /// The same of blocks up to a page.
     short: Score,
-    /// Spans, counted.
-    asked: AtomicU8,
+    /// Spans of blocks larger than a page, counted, and huge pages for others.
+    asked: AtomicUsize,
+    asked_short: AtomicUsize,
 }
 
 impl Dense {
     pub(super) const fn new() -> Self {
-        Self { score: Score::new(), short: Score::likely(), asked: AtomicU8::new(0) }
+        Self {
+            score: Score::new(),
+            short: Score::likely(),
+            asked: AtomicUsize::new(0),
+            asked_short: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether a huge page for blocks up to a page should wait for a span that is to be looked at.
+    pub(super) fn wants_example(&self) -> bool {
+        // Relaxed: a hint.
+        self.asked_short.fetch_add(1, Ordering::Relaxed) % FRESH_SHORT == FRESH_SHORT - 1
     }
 }
 
@@ -53,19 +66,34 @@ impl Watched {
         Self { class: 0, start: 0, since: 0, waited: 0 }
     }
 
-    /// Whether a span of `class` that is needed, of so many `units`, should come from a huge page, for all that is known of the program's blocks.
-    pub(crate) fn is_dense(&mut self, ground: Ground, class: Class, info: &ClassInfo, units: usize) -> bool {
+    /// What an arena that has `owned` units of `class` should get for it: from a huge page, if it needs much and by all that is known the program will touch it.
+    pub(crate) fn wanted(&mut self, ground: Ground, class: Class, info: &ClassInfo, owned: usize) -> Wanted {
         let dense = &ground.shared.dense;
         let short = is_short(info);
-        let (score, fresh, handed_out) = match short {
-            true => (&dense.short, FRESH_SHORT, HANDED_OUT),
-            false => (&dense.score, FRESH, 0),
-        };
+        let most = info.next_units(owned);
+        let mut wanted = Wanted { least: info.units.into(), most, densely: false, short };
+        if info.is_busy(owned) {
+            let (score, handed_out) = if short { (&dense.short, HANDED_OUT) } else { (&dense.score, 0) };
+            self.look(class, info, most, score, handed_out);
+            // Relaxed: a hint.
+            let is_example = !short && dense.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
+            wanted.densely = !is_example && score.is_high();
+        }
+        wanted
+    }
+
+    /// Looks at the span that is watched, if another of its class is needed, of so many `units`, and all of it has been handed out.
+    fn look(&mut self, class: Class, info: &ClassInfo, units: usize, score: &Score, handed_out: usize) {
         if self.class == class {
             if self.since >= handed_out {
                 let bytes = usize::from(info.units) * UNIT;
                 let touched = os::resident(self.start, bytes, bytes);
-                score.count(touched.is_some_and(|touched| touched >= bytes / TOUCHED));
+                let is_touched = touched.is_some_and(|touched| touched >= bytes / TOUCHED);
+                score.count(is_touched);
+                if !is_touched && is_short(info) {
+                    // Twice: huge pages that come until the next look would be resident for nothing.
+                    score.count(false);
+                }
                 self.class = 0;
             }
             self.since += units;
@@ -75,12 +103,6 @@ impl Watched {
                 self.class = 0;
             }
         }
-        if short && ground.shared.small() < HUGE_FROM {
-            return true;
-        }
-        // Relaxed: a hint.
-        let is_example = dense.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(fresh);
-        !is_example && score.is_high()
     }
 
     /// Watches a span that was just got for `class`, if it tells anything and no other is watched.

@@ -121,6 +121,8 @@ pub(crate) struct Wanted {
     pub(crate) most: usize,
     /// Whether it will use all of its pages soon: others would be resident for nothing in a huge page.
     pub(crate) densely: bool,
+    /// Whether its blocks are no larger than a page: see `dense`.
+    pub(crate) short: bool,
 }
 
 /// A run for small blocks.
@@ -136,16 +138,21 @@ impl PageHeaps {
         home: &Home,
         wanted: Wanted,
     ) -> Option<&'static Span> {
-        let Wanted { least, most, densely } = wanted;
+        let Wanted { least, most, densely, short } = wanted;
         let take = |heap: &mut PageHeap| heap.allocate_dirty_small(ground, wanted);
         let (index, mut heap) = match self.dirty(ground, home, least, take) {
             Ok(span) => return Some(span),
             Err(home) => home,
         };
+        let mut units = most;
         if densely && heap.wants_huge_page(ground, most) {
-            heap = self.bring_huge_page(ground, index, heap);
+            if short && ground.shared.dense.wants_example() {
+                units = least;
+            } else {
+                heap = self.bring_huge_page(ground, index, heap);
+            }
         }
-        let span = heap.allocate(ground, small(most), Source::Any);
+        let span = heap.allocate(ground, small(units), Source::Any);
         let span = span.or_else(|| heap.allocate(ground, small(least), Source::Any));
         span.or_else(|| {
             drop(heap);

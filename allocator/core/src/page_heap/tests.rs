@@ -11,11 +11,16 @@ use core::cell::Cell;
 
 use super::bins::{BINS, bin_of};
 use super::heaps::MEETINGS;
-use super::huge::HUGE_FROM;
+use super::huge::{HUGE_FROM, Wanted};
 use super::purge::DECAY_MS;
 use super::*;
 use crate::options::Name;
 use crate::sync::Guard;
+
+/// A span for blocks larger than a page, which no huge page is worth.
+fn sparsely(least: usize, most: usize) -> Wanted {
+    Wanted { least, most, densely: false, short: false }
+}
 
 struct World {
     options: Options,
@@ -60,7 +65,7 @@ impl World {
     }
 
     fn allocate_small(&self, units: usize) -> &'static Span {
-        self.allocate_for(Wanted { least: units, most: units, densely: true })
+        self.allocate_for(Wanted { densely: true, ..sparsely(units, units) })
     }
 
     fn allocate_for(&self, wanted: Wanted) -> &'static Span {
@@ -197,7 +202,7 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
     let world = World::new();
     let small = |world: &World| world.allocate_small(4);
     let few: Vec<_> = (0..HUGE_FROM / 4).map(|_| small(&world)).collect();
-    let sparse = world.allocate_for(Wanted { least: 1, most: 4, densely: false });
+    let sparse = world.allocate_for(sparsely(1, 4));
     assert_eq!(
         (world.heap().dirty_bytes(), sparse.units.get()),
         (0, 4),
@@ -220,13 +225,12 @@ fn a_large_heap_of_small_blocks_grows_by_huge_pages() {
 #[test]
 fn a_shorter_dirty_run_serves_small_blocks_as_well() {
     let world = World::new();
-    let wanted = |least, most| Wanted { least, most, densely: false };
     let (run, wall) = (world.allocate(5, UNIT).expect("memory"), world.allocate(1, UNIT).expect("memory"));
     let start = run.start.get();
     world.free(run);
-    let span = world.allocate_for(wanted(2, 8));
+    let span = world.allocate_for(sparsely(2, 8));
     assert_eq!((span.start.get(), span.units.get()), (start, 4), "as many of what it takes as there are");
-    let other = world.allocate_for(wanted(2, 8));
+    let other = world.allocate_for(sparsely(2, 8));
     assert_eq!(other.units.get(), 8, "one unit is dirty, and too short");
     for span in [span, other, wall] {
         world.free(span);

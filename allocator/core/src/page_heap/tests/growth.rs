@@ -53,7 +53,7 @@ fn what_was_spent_comes_back_with_small_blocks_and_is_not_saved_up() {
         let world = World::new();
         let hand_out = |units: usize| {
             for _ in 0..units {
-                world.free(world.allocate_for(Wanted { least: 1, most: 1, densely: false }));
+                world.free(world.allocate_for(sparsely(1, 1)));
             }
         };
         hand_out(before);
