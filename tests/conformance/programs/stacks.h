@@ -22,9 +22,12 @@ static void *wait_for_all(void *barrier) {
 static void end_threads(unsigned given) {
     static void *pieces[PIECES];
     static pthread_t ids[STACKS];
-    pthread_barrier_t barrier;
+    pthread_barrier_t barrier, end;
     pthread_attr_t attributes;
     pthread_barrier_init(&barrier, NULL, STACKS + 1);
+    /* A program of one thread gets no other one. */
+    pthread_barrier_init(&end, NULL, 2);
+    pthread_t last = start_thread(wait_for_all, &end);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_SIZE);
     for (unsigned i = 0; i < STACKS; i++)
@@ -36,6 +39,8 @@ static void end_threads(unsigned given) {
     pthread_barrier_wait(&barrier);
     for (unsigned i = 0; i < STACKS; i++)
         join_thread(ids[i]);
+    pthread_barrier_wait(&end);
+    join_thread(last);
 }
 
 /* Every child comes to its end. */
