@@ -3,7 +3,7 @@
 //! The C library calls free while it holds locks of its own. glibc gives up the stacks of ended threads under the lock under which it looks for a new thread's
 //! stack (`__nptl_free_stacks`, of `pthread_join` and of ending threads), and with a stack go the blocks that held its thread-local variables. Who
 //! starts a thread in such a free waits for itself, for ever. So the helper thread is not started by a free of the C library's, nor of the
-//! dynamic linker's.
+//! dynamic linker's. (A free within a realloc is taken for the program's, whoever calls: glibc resizes nothing under that lock.)
 //!
 //! In a static program the C library's code cannot be told from the program's, but for the one function from which glibc gives such blocks up.
 

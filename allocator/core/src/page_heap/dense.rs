@@ -73,8 +73,8 @@ impl Watched {
         let most = info.next_units(owned);
         let mut wanted = Wanted { least: info.units.into(), most, densely: false, short };
         if info.is_busy(owned) {
-            let (score, handed_out) = if short { (&dense.short, HANDED_OUT) } else { (&dense.score, 0) };
-            self.look(class, info, most, score, handed_out);
+            let score = if short { &dense.short } else { &dense.score };
+            self.look(class, info, most, score);
             // Relaxed: a hint.
             let is_example = !short && dense.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
             wanted.densely = !is_example && score.is_high();
@@ -83,26 +83,28 @@ impl Watched {
     }
 
     /// Looks at the span that is watched, if another of its class is needed, of so many `units`, and all of it has been handed out.
-    fn look(&mut self, class: Class, info: &ClassInfo, units: usize, score: &Score, handed_out: usize) {
-        if self.class == class {
-            if self.since >= handed_out {
-                let bytes = usize::from(info.units) * UNIT;
-                let touched = os::resident(self.start, bytes, bytes);
-                let is_touched = touched.is_some_and(|touched| touched >= bytes / TOUCHED);
-                score.count(is_touched);
-                if !is_touched && is_short(info) {
-                    // Twice: huge pages that come until the next look would be resident for nothing.
-                    score.count(false);
-                }
-                self.class = 0;
-            }
-            self.since += units;
-        } else if self.class != 0 {
-            self.waited += 1;
+    fn look(&mut self, class: Class, info: &ClassInfo, units: usize, score: &Score) {
+        if self.class != class {
+            self.waited += u8::from(self.class != 0);
             if self.waited >= PATIENCE {
-                self.class = 0;
+                *self = Self::new();
             }
+            return;
         }
+        let short = is_short(info);
+        if short && self.since < HANDED_OUT {
+            self.since += units;
+            return;
+        }
+        let bytes = usize::from(info.units) * UNIT;
+        let touched = os::resident(self.start, bytes, bytes);
+        let is_touched = touched.is_some_and(|touched| touched >= bytes / TOUCHED);
+        score.count(is_touched);
+        if short && !is_touched {
+            // Twice: huge pages that come until the next look would be resident for nothing.
+            score.count(false);
+        }
+        *self = Self::new();
     }
 
     /// Watches a span that was just got for `class`, if it tells anything and no other is watched.
