@@ -39,6 +39,17 @@ impl Current {
         if heap.claim.try_enter() { Self(heap) } else { Self::enter_otherwise(heap) }
     }
 
+    /// As [`Current::enter`], but for a thread that has no heap and `may_attach` none: it frees without one.
+    #[inline(always)]
+    fn enter_to_free(may_attach: impl FnOnce() -> bool) -> Self {
+        let heap = thread_local::heap();
+        if heap.claim.try_enter() {
+            return Self(heap);
+        }
+        let stays_without = ptr::eq(heap, FRESH.heap()) && !may_attach();
+        Self::enter_otherwise(if stays_without { ended() } else { heap })
+    }
+
     /// Attaches a heap at the thread's first call, or waits for whoever touches the heap.
     #[cold]
     fn enter_otherwise(heap: &'static Heap) -> Self {
@@ -124,11 +135,13 @@ fn key() -> Option<libc::pthread_key_t> {
 }
 
 /// Runs when a thread that used malloc ends. Destructors that run later still allocate and free: without a heap.
-extern "C" fn thread_ends(_: *mut c_void) {
-    let heap = thread_local::heap();
+///
+/// `heap` is the thread's own, or that of a thread before it on the same stack, which used malloc for the first time after all destructors: glibc
+/// leaves the values of such a thread to the next one, which may never use malloc.
+extern "C" fn thread_ends(heap: *mut c_void) {
     thread_local::set_heap(ended());
-    // SAFETY: the heap was attached by this thread, and its slot names another one now.
-    unsafe { PROCESS.detach(heap) };
+    // SAFETY: heaps are never unmapped. Their threads have ended, or this one's slot names another one now; and each value is seen once.
+    unsafe { PROCESS.detach(&*heap.cast::<Heap>()) };
 }
 
 /// The helper thread.
@@ -262,8 +275,9 @@ pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
 }
 
 /// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored. Calls the helper thread if there is something for it to do. `may_start` says
-/// whether a thread may be started: whoever frees must hold no lock that `pthread_create` takes, and the C library frees while it holds such a
-/// lock (see `ample::caller`). Where it says no, the next one is asked.
+/// whether a thread may be started, and whether this one may get a heap if it has none: whoever frees must hold no lock that `pthread_create` takes, and
+/// run no later than the thread's destructors. The C library frees while it holds such a lock, and NULL at the end of each thread (see
+/// `ample::caller`). Where it says no, the next one is asked.
 ///
 /// # Safety
 /// As for [`free_fast`]; `unusual` is what [`free_far`] said of this block.
@@ -271,10 +285,12 @@ pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
 pub unsafe fn free_slow(
     block: *mut u8,
     Unusual(entry): Unusual,
-    may_start: impl FnOnce() -> bool,
+    may_start: impl Fn() -> bool,
 ) -> Result<(), Foreign> {
+    let current = Current::enter_to_free(|| !block.is_null() && may_start());
     // SAFETY: the caller's contract.
-    let result = unsafe { PROCESS.free_unusual(&Current::enter(), block, entry) };
+    let result = unsafe { PROCESS.free_unusual(&current, block, entry) };
+    drop(current);
     let calls = &PROCESS.shared.calls;
     // Relaxed: a hint; the next one sees it.
     if calls.load(Ordering::Relaxed) != 0 {

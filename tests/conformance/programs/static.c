@@ -7,6 +7,7 @@
 
 #include "../../../allocator/abi/include/ample.h"
 #include "check.h"
+#include "empty_threads.h"
 #include "stacks.h"
 
 static size_t allocated(void) {
@@ -103,6 +104,8 @@ CASE(a_setuid_program_ignores_the_environment) {
 }
 
 CASE(stacks_are_given_up_while_memory_waits_to_come_back) { stacks_are_given_up(); }
+
+CASE(threads_that_never_ask_for_memory_end) { empty_threads(); }
 
 /* Although the C library's frees cannot all be told from the program's. */
 CASE(the_helper_is_started) {

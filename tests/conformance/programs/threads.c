@@ -1,5 +1,6 @@
 /* Threads: blocks that travel, many threads at once, many one after the other, and a random mixture. */
 #include "check.h"
+#include "empty_threads.h"
 #include "stacks.h"
 
 /* Sizes from 1 byte to 64 KiB, each power of two as likely as the next. */
@@ -300,3 +301,5 @@ CASE(a_random_mixture_keeps_every_block_whole) {
 }
 
 CASE(stacks_are_given_up_while_memory_waits_to_come_back) { stacks_are_given_up(); }
+
+CASE(threads_that_never_ask_for_memory_end) { empty_threads(); }

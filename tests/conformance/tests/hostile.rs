@@ -32,6 +32,7 @@ cases!(
         a_setuid_program_ignores_the_environment,
         libraries_can_be_opened,
         stacks_are_given_up_while_memory_waits_to_come_back,
+        threads_that_never_ask_for_memory_end,
         the_helper_is_started,
     ]
 );
@@ -46,6 +47,7 @@ cases!(
         a_setuid_program_ignores_the_environment,
         libraries_can_be_opened,
         stacks_are_given_up_while_memory_waits_to_come_back,
+        threads_that_never_ask_for_memory_end,
         the_helper_is_started,
     ]
 );

@@ -37,6 +37,7 @@ cases!(
         five_thousand_short_threads_leave_nothing_behind,
         a_random_mixture_keeps_every_block_whole,
         stacks_are_given_up_while_memory_waits_to_come_back,
+        threads_that_never_ask_for_memory_end,
     ]
 );
 
