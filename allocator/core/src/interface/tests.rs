@@ -8,6 +8,8 @@ mod growing;
 mod large;
 mod order;
 #[cfg(not(miri))]
+mod pages;
+#[cfg(not(miri))]
 mod returning;
 #[cfg(not(miri))]
 mod sparse;

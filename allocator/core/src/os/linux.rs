@@ -124,12 +124,8 @@ pub(crate) fn page_size() -> usize {
 }
 
 /// # Safety
-/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+/// As for [`super::purge`].
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
-    let page = page_size();
-    if !start.is_multiple_of(page) || !len.is_multiple_of(page) {
-        return false;
-    }
     keeping_errno(|| {
         // SAFETY: the caller's contract.
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, libc::MADV_DONTNEED) == 0 }
@@ -137,7 +133,7 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
 }
 
 /// # Safety
-/// As for [`purge`], for each part.
+/// As for [`super::purge_together`].
 pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
     /// The calling process, as a file descriptor (since Linux 6.14).
     const PIDFD_SELF: libc::c_int = -10001;
@@ -285,7 +281,7 @@ pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
 }
 
 /// # Safety
-/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+/// As for [`super::unmix`].
 pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let start = ptr::with_exposed_provenance_mut::<libc::c_void>(start);

@@ -41,7 +41,8 @@
 //!
 //! `len` and `align` are multiples of [`PAGE`]; `errno` stays as it was.
 
-/// The smallest page of any machine that we run on. The system's own page may be larger: `purge` refuses parts of such pages.
+/// The smallest page of any machine that we run on. The system's own page may be larger: what gives pages back, or moves them, refuses parts of such
+/// pages.
 pub(crate) const PAGE: usize = 4096;
 
 /// Bits of an address of a program: 47 on x86-64 (the kernel gives more only to those who ask for it), 48 on aarch64.
@@ -98,12 +99,47 @@ pub(crate) fn is_resident(address: usize) -> bool {
 #[cfg(not(any(test, miri)))]
 mod linux;
 #[cfg(not(any(test, miri)))]
-pub(crate) use linux::*;
-
+use linux as system;
 #[cfg(any(test, miri))]
 mod simulated;
 #[cfg(any(test, miri))]
-pub(crate) use simulated::*;
+use simulated as system;
+
+// But for the four that follow.
+pub(crate) use system::*;
+
+/// Whether all of a part are whole pages of the system's, which rounds lengths up, and would take what lies behind the part.
+fn is_whole(start: usize, len: usize) -> bool {
+    (start | len).is_multiple_of(page_size())
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
+pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
+    // SAFETY: the caller's contract.
+    is_whole(start, len) && unsafe { system::purge(start, len) }
+}
+
+/// # Safety
+/// As for [`purge`], for each part.
+pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
+    // SAFETY: the caller's contract.
+    parts.iter().all(|part| is_whole(part.start, part.len)) && unsafe { system::purge_together(parts) }
+}
+
+/// # Safety
+/// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
+    // SAFETY: the caller's contract.
+    is_whole(from | to, len) && unsafe { system::remap(from, to, len) }
+}
+
+/// # Safety
+/// As for [`purge`].
+pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
+    // SAFETY: the caller's contract.
+    is_whole(start, len) && unsafe { system::unmix(start, len) }
+}
 
 #[cfg(test)]
 mod tests {

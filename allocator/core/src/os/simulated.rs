@@ -254,32 +254,36 @@ pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and nobody needs its content any more.
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
-    let page = PAGE_SIZE.get();
-    if refused(Call::Purge) || !start.is_multiple_of(page) || !len.is_multiple_of(page) {
-        return false;
+    let done = !refused(Call::Purge);
+    if done {
+        // SAFETY: the caller's contract.
+        unsafe { clear(start, len) };
     }
-    // SAFETY: the caller's contract.
-    unsafe { clear(start, len) };
-    true
+    done
 }
 
 /// # Safety
 /// As for [`purge`], for each part.
 pub(crate) unsafe fn purge_together(parts: &[super::Part]) -> bool {
-    let page = PAGE_SIZE.get();
-    if refused(Call::PurgeTogether) || parts.iter().any(|part| (part.start | part.len) % page != 0) {
-        return false;
+    let done = !refused(Call::PurgeTogether);
+    if done {
+        // SAFETY: the caller's contract.
+        parts.iter().for_each(|part| unsafe { clear(part.start, part.len) });
     }
-    // SAFETY: the caller's contract.
-    parts.iter().for_each(|part| unsafe { clear(part.start, part.len) });
-    true
+    done
 }
 
+/// What the system does: to whole pages, but that lengths are rounded up.
+///
 /// # Safety
 /// As for [`purge`].
 unsafe fn clear(start: usize, len: usize) {
+    let page = PAGE_SIZE.get();
+    assert!(start.is_multiple_of(page), "no page begins at {start:#x}");
     // SAFETY: the caller's contract.
-    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len) };
+    unsafe {
+        core::ptr::with_exposed_provenance_mut::<u8>(start).write_bytes(0, len.next_multiple_of(page));
+    }
 }
 
 pub(crate) fn page_size() -> usize {
@@ -355,15 +359,16 @@ pub(crate) fn grant_huge_pages(granted: bool) {
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
 pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
-    let page = PAGE_SIZE.get();
-    if refused(Call::Remap) || [from, to, len].iter().any(|place| !place.is_multiple_of(page)) {
+    if refused(Call::Remap) {
         return false;
     }
+    let page = PAGE_SIZE.get();
+    assert!((from | to).is_multiple_of(page), "no page begins at {from:#x}, or at {to:#x}");
     let (from, to) =
         (core::ptr::with_exposed_provenance_mut::<u8>(from), core::ptr::with_exposed_provenance_mut(to));
     // SAFETY: the caller's contract; distinct runs do not overlap.
     unsafe {
-        core::ptr::copy_nonoverlapping(from, to, len);
+        core::ptr::copy_nonoverlapping(from, to, len.next_multiple_of(page));
         from.write_bytes(0, len);
     }
     true

@@ -182,28 +182,6 @@ fn three_quarters_of_what_the_control_group_may_have_are_a_soft_limit() {
 }
 
 #[test]
-fn pages_of_64_kib_are_survived_and_come_back() {
-    os::set_page_size(64 << 10);
-    let allocator = allocator();
-    let heap = allocator.attach().expect("memory");
-    run(allocator, heap, 11, None);
-    let block = Filled::new(allocator.allocate(heap, 1 << 20), 1 << 20, 1);
-    let wall = allocator.allocate(heap, 100_000);
-    // SAFETY: the block is live, and replaced by the result.
-    let moved = unsafe { allocator.reallocate(heap, block.pointer(), 3 << 20, 1) }.expect("ours");
-    Filled { block: moved.expose_provenance(), ..block }.free(allocator, heap);
-    Filled::new(wall, 100_000, 1).free(allocator, heap);
-    allocator.reclaim(heap);
-    // Parts of pages at the ends of runs stay.
-    assert!(retained(allocator) < 1 << 20, "{} bytes stay", retained(allocator));
-    // SAFETY: the heap is used no more.
-    unsafe { allocator.detach(heap) };
-    allocator.reclaim(&Heap::inert());
-    assert!(retained(allocator) < 1 << 20 && allocator.statistics().active == 0);
-    os::set_page_size(os::PAGE);
-}
-
-#[test]
 fn statistics_tell_classes_and_why_memory_is_kept() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");

@@ -16,7 +16,7 @@ const HALF: usize = 64 << 10;
 const MREMAP_DONTUNMAP: libc::c_int = 4;
 
 /// # Safety
-/// Both ranges were returned by [`map`](super::map); nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
+/// As for [`crate::os::remap`].
 pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     // Relaxed: a value that stands for itself; whoever does not see it finds out the same.
