@@ -10,12 +10,11 @@ use crate::heap::{Bin, Heap};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
-use crate::os;
 use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::MIXED;
-use crate::sync::{AtomicPtr, Lock, Ordering, OwnLine};
+use crate::sync::{self, AtomicPtr, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
@@ -104,7 +103,7 @@ impl Allocator {
         // Acquire: pairs with the Release in `create_arena`.
         let arena = self.tables.arenas[usize::from(index) % ARENAS].load(Ordering::Acquire);
         if arena.is_null() {
-            os::die("ample: free of a pointer that malloc did not return\n");
+            sync::die("ample: free of a pointer that malloc did not return\n");
         }
         // SAFETY: arenas live for ever.
         unsafe { &*arena }

@@ -3,10 +3,16 @@
 //! glibc takes its own malloc's locks last, after those of its streams: a thread that reads a line holds its stream
 //! while it reallocates the buffer. Our handlers run before glibc takes any, so they take the lock of the list of streams first
 //! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads can wait for each other.
+//!
+//! A process that never had a second thread takes no locks, as with glibc: a signal handler may fork there, in the midst of a malloc that holds some.
 
 use crate::global::{HELPER, PROCESS};
+use crate::os;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
+
+/// Not 0: the fork under way takes no locks.
+static ALONE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the handlers are registered.
 static WATCHED: AtomicU32 = AtomicU32::new(0);
@@ -19,19 +25,37 @@ unsafe extern "C" {
     safe fn _IO_list_resetlock();
 }
 
+fn is_alone() -> bool {
+    // Relaxed: the thread that forks wrote it, which holds the locks or is the only one.
+    ALONE.load(Ordering::Relaxed) != 0
+}
+
 extern "C" fn before() {
+    if os::never_had_threads() {
+        // Relaxed: as in `is_alone`.
+        ALONE.store(1, Ordering::Relaxed);
+        return;
+    }
     #[cfg(target_env = "gnu")]
     _IO_list_lock();
     PROCESS.before_fork();
+    // Relaxed: as in `is_alone`.
+    ALONE.store(0, Ordering::Relaxed);
 }
 
 extern "C" fn in_parent() {
+    if is_alone() {
+        return;
+    }
     PROCESS.after_fork_in_parent();
     #[cfg(target_env = "gnu")]
     _IO_list_unlock();
 }
 
 extern "C" fn in_child() {
+    if is_alone() {
+        return HELPER.lost(&PROCESS);
+    }
     PROCESS.after_fork_in_child(Some(thread_local::heap()));
     HELPER.lost(&PROCESS);
     #[cfg(target_env = "gnu")]

@@ -10,7 +10,7 @@ use crate::allocator::{Allocator, Tables};
 use crate::fork;
 use crate::growing::may_become_large;
 use crate::heap::{FRESH, Heap, Place};
-use crate::helper::Helper;
+use crate::helper::{Helper, Next};
 use crate::interface::{keeps_place, small_size, to_resize};
 use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
@@ -142,16 +142,17 @@ extern "C" fn thread_ends(heap: *mut c_void) {
     thread_local::set_heap(ended());
     // SAFETY: heaps are never unmapped. Their threads have ended, or this one's slot names another one now; and each value is seen once.
     unsafe { PROCESS.detach(&*heap.cast::<Heap>()) };
+    HELPER.company_ends(&PROCESS);
 }
 
 /// The helper thread.
 extern "C" fn help(_: *mut c_void) -> *mut c_void {
-    os::name_thread(c"ample-helper");
-    let mut look: u32 = 0;
-    loop {
+    os::settle_thread(c"ample-helper");
+    let mut look: u32 = 1;
+    while HELPER.look_around(&PROCESS, look) == Next::Look {
         look = look.wrapping_add(1);
-        HELPER.look_around(&PROCESS, look);
     }
+    ptr::null_mut()
 }
 
 /// Somebody wants to know how the heap stands. The rest is the helper's: a handler may do next to nothing.
@@ -171,6 +172,7 @@ pub fn prepare() {
     // While there is one thread: another's first allocation may be under way when this one forks, whose own first allocation that is not (musl's
     // `pthread_create` allocates nothing).
     fork::watch();
+    HELPER.know_first();
     if PROCESS.options.read_environment()
         && let heap = thread_local::heap()
         && heap.arena().is_some()

@@ -10,6 +10,7 @@ use crate::os;
 use crate::page_heap::{MOVED_FROM, large, with_room};
 use crate::size_class::{LINE, SMALL_MAX};
 use crate::span::Span;
+use crate::sync;
 use crate::units::{self, Entry, UNIT, UNKEPT};
 
 /// A block that this allocator did not hand out (or that is no block at all).
@@ -361,7 +362,7 @@ impl Allocator {
             Some(span) if begins_large(entry) && block == block_of(span) && !span.cached.get() => Ok(span),
             // SAFETY: the caller's contract.
             None if !unsafe { self.units.holds(block.addr()) } => Err(Foreign),
-            _ => os::die(
+            _ => sync::die(
                 "ample: free or realloc of a pointer that malloc did not return, or that is free already\n",
             ),
         }

@@ -210,9 +210,10 @@ impl Allocator {
         Some(unsafe { record.as_ref() })
     }
 
-    /// Whether several threads used malloc lately.
+    /// Whether several threads have heaps. (Those that are kept warm are no thread's.)
     pub(crate) fn has_several_threads(&self) -> bool {
-        self.registry.lock().count_of_heaps > 1
+        let registry = self.registry.lock();
+        registry.count_of_heaps as usize - registry.warm.iter().flatten().count() > 1
     }
 
     /// Empties the heaps that no thread uses.

@@ -10,9 +10,8 @@
 //!
 //! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 
-use crate::os;
 use crate::size_class::{self, CLASSES, Class, LINE};
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{self, AtomicU8, Ordering};
 use crate::units::UNIT;
 
 /// What stands for a class in the unit map's entry for a starter: no class, of which a heap has no magazine.
@@ -60,10 +59,10 @@ impl Table {
         // Relaxed: whoever owns the block got it after the entry was written.
         let class = self.0[offset / GRANULE].load(Ordering::Relaxed);
         if !offset.is_multiple_of(GRANULE) || class == 0 {
-            os::die("ample: free of a pointer that malloc did not return\n");
+            sync::die("ample: free of a pointer that malloc did not return\n");
         }
         if class & FREE != 0 {
-            os::die("ample: free of a block that is free already\n");
+            sync::die("ample: free of a block that is free already\n");
         }
         usize::from(class)
     }

@@ -22,6 +22,15 @@ pub(crate) fn set_forking(forking: bool) {
     FORKER.store(if forking { os::thread_id() } else { 0 }, Ordering::Relaxed);
 }
 
+/// Ends the process with a message. The thread may hold locks, and a handler of the signal that ends it may allocate: it passes through them.
+#[cold]
+pub(crate) fn die(message: &str) -> ! {
+    // (Tests go on, in threads that would be taken for this one.)
+    #[cfg(not(any(loom, test)))]
+    set_forking(true);
+    os::die(message)
+}
+
 #[cfg(not(loom))]
 fn is_forking() -> bool {
     // Relaxed: see `set_forking`.

@@ -1,5 +1,8 @@
 /* Requests that cannot be met: NULL, ENOMEM, nothing else touched. And errno where all went well. */
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -182,3 +185,34 @@ static void exhaust(size_t size) {
 CASE(exhaustion_by_small_blocks_is_survived) { exhaust(1000); }
 CASE(exhaustion_by_medium_blocks_is_survived) { exhaust(20000); }
 CASE(exhaustion_by_large_blocks_is_survived) { exhaust(1u << 20); }
+
+/* A block that is freed twice ends the program; a handler that tells of it, as crash reporters do, may allocate. */
+static void tell(int number) {
+    (void)number;
+    for (size_t size = 16; size < 100000; size += size / 4)
+        free(memset(malloc(size), 1, size));
+    _exit(3);
+}
+
+CASE(a_handler_of_sigabrt_allocates) {
+    enum { BLOCKS = 20000, PATIENCE_MS = 20000 };
+    static void *blocks[BLOCKS];
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGABRT, tell);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            blocks[i] = malloc(48);
+        for (unsigned i = 0; i < 2 * BLOCKS; i++)
+            free(blocks[i % BLOCKS]);
+        _exit(4);
+    }
+    int status = -1;
+    for (unsigned ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
+        if (ms == PATIENCE_MS) {
+            kill(child, SIGKILL);
+            CHECK(0, "the handler waits for ever");
+        }
+        usleep(1000);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3, "it ends with status %#x", (unsigned)status);
+}

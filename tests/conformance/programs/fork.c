@@ -1,5 +1,7 @@
 /* New processes out of a program whose threads never stop allocating. */
+#include <signal.h>
 #include <spawn.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -244,4 +246,39 @@ CASE(vfork_while_other_threads_allocate) {
         exercise(round);
     }
     stop_workers();
+}
+
+/* A handler may fork in a program of one thread, in the midst of a malloc or a free. */
+enum { HANDLED = 300 };
+static volatile unsigned handled;
+
+static void set_timer(void) {
+    struct itimerval soon = {.it_value = {.tv_usec = 300 + handled % 97}};
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+static void fork_once(int number) {
+    (void)number;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "status %#x", (unsigned)status);
+    handled++;
+    set_timer();
+}
+
+CASE(a_signal_handler_forks) {
+    struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    set_timer();
+    enum { BLOCKS = 2000 };
+    static void *blocks[BLOCKS];
+    uint64_t state = 1;
+    while (handled < HANDLED) {
+        for (unsigned i = 0; i < BLOCKS; i++)
+            CHECK((blocks[i] = malloc(1000 + next_random(&state) % 60000)) != NULL, "no block");
+        for (unsigned i = 0; i < BLOCKS; i++)
+            free(blocks[i]);
+    }
 }

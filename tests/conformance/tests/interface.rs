@@ -76,6 +76,7 @@ cases!(
         exhaustion_by_small_blocks_is_survived,
         exhaustion_by_medium_blocks_is_survived,
         exhaustion_by_large_blocks_is_survived,
+        a_handler_of_sigabrt_allocates,
     ]
 );
 

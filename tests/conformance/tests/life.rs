@@ -51,6 +51,7 @@ cases!(
         fork_handlers_allocate,
         fork_while_other_threads_read_and_flush_streams,
         posix_spawn_while_other_threads_allocate,
+        a_signal_handler_forks,
         vfork_while_other_threads_allocate,
     ]
 );
@@ -68,6 +69,17 @@ cases!(
         closing_it_harms_no_thread,
         it_opens_bound_to_itself_first,
         it_serves_although_no_key_is_left,
+    ]
+);
+
+cases!(
+    helper,
+    "helper.c",
+    [
+        it_is_started_although_the_program_was_alone_before,
+        it_ends_when_the_program_is_alone_again,
+        there_is_none_after_a_thread_that_has_ended,
+        a_process_ends_with_its_last_thread,
     ]
 );
 

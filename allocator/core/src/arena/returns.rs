@@ -5,10 +5,9 @@ use core::ptr;
 
 use super::{Arena, Below, CALL_FROM, Spans};
 use crate::magazine::{Magazine, Slot};
-use crate::os;
 use crate::size_class::{self, ClassInfo};
 use crate::span::{FREE_ALREADY, Span, SpanList};
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 use crate::units::{self, Entry, UNIT};
 
 impl Arena {
@@ -26,7 +25,7 @@ impl Arena {
             let entry = unsafe { below.ground.units.entry(block.addr()) };
             if entry != own {
                 if units::arena_in(entry) == self.index {
-                    os::die(FREE_ALREADY);
+                    sync::die(FREE_ALREADY);
                 }
                 blocks[others].set(block);
                 others += 1;

@@ -1,12 +1,14 @@
 //! Linux.
 
 mod remap;
+mod threads;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 pub(crate) use self::remap::remap;
+pub(crate) use self::threads::{never_had_threads, settle_thread, start_thread, thread_id, threads};
 use super::{ADDRESS_BITS, HugePages, Part};
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
@@ -174,15 +176,6 @@ fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
     })
 }
 
-pub(crate) fn has_several_threads() -> bool {
-    let mut text = [0u8; 512];
-    let Some(length) = read(c"/proc/self/stat", &mut text) else { return false };
-    // The second field, a name in parentheses, may hold anything; the number of threads is the twentieth.
-    let Some(name_end) = text[..length].iter().rposition(|&byte| byte == b')') else { return false };
-    let threads = text[name_end + 1..length].split(|&byte| byte == b' ').nth(18);
-    threads.is_some_and(|digits| digits != b"1")
-}
-
 pub(crate) fn huge_pages() -> HugePages {
     let (mut enabled, mut size) = ([0u8; 64], [0u8; 24]);
     let enabled_len = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut enabled).unwrap_or(0);
@@ -339,31 +332,6 @@ pub(crate) fn barrier_everywhere() -> bool {
     keeping_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
 }
 
-pub(crate) fn start_thread(body: super::Body) -> bool {
-    const STACK: usize = 128 << 10;
-    keeping_errno(|| {
-        let mut attributes = MaybeUninit::uninit();
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        let mut thread = MaybeUninit::uninit();
-        // SAFETY: every structure is filled by the call that is given it first, and used after that only; the thread's body needs
-        // nothing of this frame.
-        unsafe {
-            if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
-                return false;
-            }
-            libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-            libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-            let created =
-                libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut()) == 0;
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
-            libc::pthread_attr_destroy(attributes.as_mut_ptr());
-            created
-        }
-    })
-}
-
 pub(crate) fn on_signal(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> bool {
     keeping_errno(|| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -374,16 +342,6 @@ pub(crate) fn on_signal(number: libc::c_int, handler: extern "C" fn(libc::c_int)
         // SAFETY: the handler does nothing that a handler may not.
         unsafe { libc::sigaction(number, action, ptr::null_mut()) == 0 }
     })
-}
-
-pub(crate) fn name_thread(name: &CStr) {
-    // SAFETY: the name ends in a zero, and is copied.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-}
-
-pub(crate) fn thread_id() -> usize {
-    // SAFETY: has no preconditions.
-    unsafe { libc::pthread_self() as usize }
 }
 
 fn now(clock: libc::clockid_t) -> libc::timespec {

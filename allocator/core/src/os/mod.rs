@@ -10,7 +10,8 @@
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
 //! | `purge_together(parts)` | `purge` of several parts, no more than [`PARTS`], by one call; `false` where the system has none, or refuses some: then any of them may be as before |
 //! | `processors()` | how many processors the process may run on, at least 1 |
-//! | `has_several_threads()` | whether the process has more than one thread, also of those that never asked for memory; `false` where that is not known |
+//! | `threads()` | how many threads the process has, also of those that never asked for memory; `None` where that is not known |
+//! | `never_had_threads()` | whether the process has had one thread only; `false` where that is not known. A signal handler may call it |
 //! | `huge_pages()` | to whom the system gives huge pages |
 //! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
 //! | `mark(start, len, huge)` | memory of `map` gets huge pages as it is touched from now on, or gets none; `false` where refused |
@@ -23,7 +24,7 @@
 //! | `wait_for(word, expected, ms)` | the same, for no longer than that |
 //! | `wake(word, count)` | wakes up to that many sleepers |
 //! | `barrier_everywhere()` | a full memory barrier in every thread of the process; `false` where there is none |
-//! | `name_thread(name)` | names the calling thread, for people |
+//! | `settle_thread(name)` | names the calling thread, for people; it runs where the process's first thread may, with no priority, whatever the thread was allowed that started it |
 //! | `start_thread(body)` | starts a thread that gets no signals; `false` where refused |
 //! | `on_signal(number, handler)` | calls the handler when the process gets that signal; `false` where refused |
 //! | `thread_id()` | a number that no other live thread has; not 0 |

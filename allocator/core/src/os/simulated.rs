@@ -117,6 +117,7 @@ thread_local! {
     static ISLANDS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
     static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
     static PAGE_SIZE: Cell<usize> = const { Cell::new(super::PAGE) };
+    static THREADS: Cell<Option<usize>> = const { Cell::new(Some(2)) };
     static MEMORY_LIMIT: Cell<Option<usize>> = const { Cell::new(None) };
     /// The path of the file created last, and what was written since.
     static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
@@ -300,7 +301,17 @@ pub(crate) fn processors() -> usize {
     4
 }
 
-pub(crate) fn has_several_threads() -> bool {
+pub(crate) fn threads() -> Option<usize> {
+    THREADS.get()
+}
+
+/// How many threads the calling thread's process has, as far as it is known.
+#[cfg(test)]
+pub(crate) fn set_threads(threads: Option<usize>) {
+    THREADS.set(threads);
+}
+
+pub(crate) fn never_had_threads() -> bool {
     false
 }
 

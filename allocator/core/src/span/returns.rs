@@ -4,8 +4,8 @@ use core::mem;
 
 use super::{Span, WORDS, ones};
 use crate::magazine::Slot;
-use crate::os;
 use crate::size_class::ClassInfo;
+use crate::sync;
 use crate::units::UNIT;
 
 /// What is said when a block is freed twice.
@@ -94,7 +94,7 @@ impl Span {
     fn index(&self, info: &ClassInfo, offset: usize) -> usize {
         let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
         if index * info.size as usize != offset || index >= usize::from(self.fresh.get()) {
-            os::die("ample: free of a pointer that malloc did not return\n");
+            sync::die("ample: free of a pointer that malloc did not return\n");
         }
         index
     }
@@ -128,7 +128,7 @@ impl Span {
             let Some(offset) = self.offset(slot) else { break };
             let index = self.index(info, offset);
             if mem::replace(&mut bytes.as_flattened_mut()[index % (WORDS * 64)], 1) != 0 {
-                os::die(FREE_ALREADY);
+                sync::die(FREE_ALREADY);
             }
             touched |= 1 << (index / 64);
             count += 1;
@@ -140,7 +140,7 @@ impl Span {
             let bits = eights.fold(0, |bits, eight| bits << 8 | gather(*eight));
             let word = &self.free[at];
             if word.get() & bits != 0 {
-                os::die(FREE_ALREADY);
+                sync::die(FREE_ALREADY);
             }
             word.set(word.get() | bits);
         }
@@ -170,7 +170,7 @@ impl Span {
     fn set_one_free(&self, index: usize) {
         let (word, bit) = (&self.free[index / 64 % WORDS], 1 << (index % 64));
         if word.get() & bit != 0 {
-            os::die(FREE_ALREADY);
+            sync::die(FREE_ALREADY);
         }
         word.set(word.get() | bit);
     }
@@ -183,7 +183,7 @@ impl Span {
             let bits = (64 - index % 64).min(end - index);
             let mask = ones(bits) << (index % 64);
             if word.get() & mask != 0 {
-                os::die(FREE_ALREADY);
+                sync::die(FREE_ALREADY);
             }
             word.set(word.get() | mask);
             index += bits;

@@ -1,0 +1,90 @@
+/* The thread that gives memory back although the program does nothing: when there is one, and when there is none. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { SIZE = 512, COUNT = (32 << 20) / SIZE, PATIENCE_MS = 20000 };
+
+/* The helper's stack holds a copy of it, too. */
+static _Thread_local unsigned char large[200000];
+
+static void *wait_for_end(void *end) {
+    large[0] = 1;
+    free(malloc(100));
+    pthread_barrier_wait(end);
+    return NULL;
+}
+
+/* Leaves much to give back. */
+static void churn(void) {
+    static void *blocks[COUNT];
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < COUNT; i++)
+            CHECK((blocks[i] = malloc(SIZE)) != NULL, "no block");
+        for (unsigned i = 0; i < COUNT; i++)
+            free(blocks[i]);
+    }
+}
+
+/* Starts a thread that waits at `end`, and leaves much to give back beside it: then there is a helper, too. */
+static pthread_t start_helper(pthread_barrier_t *end) {
+    pthread_barrier_init(end, NULL, 2);
+    pthread_t other = start_thread(wait_for_end, end);
+    churn();
+    CHECK(thread_count() == 3, "%u threads", thread_count());
+    return other;
+}
+
+CASE(it_is_started_although_the_program_was_alone_before) {
+    pthread_barrier_t end;
+    churn();
+    CHECK(thread_count() == 1, "%u threads", thread_count());
+    start_helper(&end);
+}
+
+CASE(it_ends_when_the_program_is_alone_again) {
+    pthread_barrier_t end;
+    pthread_t other = start_helper(&end);
+    pthread_barrier_wait(&end);
+    join_thread(other);
+    for (unsigned ms = 0; thread_count() > 1; ms++) {
+        CHECK(ms < PATIENCE_MS, "%u threads", thread_count());
+        usleep(1000);
+    }
+    churn();
+    CHECK(thread_count() == 1, "%u threads", thread_count());
+    start_helper(&end);
+}
+
+CASE(there_is_none_after_a_thread_that_has_ended) {
+    pthread_barrier_t end;
+    pthread_barrier_init(&end, NULL, 2);
+    pthread_t other = start_thread(wait_for_end, &end);
+    pthread_barrier_wait(&end);
+    join_thread(other);
+    churn();
+    CHECK(thread_count() == 1, "%u threads", thread_count());
+}
+
+/* Its first thread leaves before the last one does. */
+CASE(a_process_ends_with_its_last_thread) {
+    static pthread_barrier_t end;
+    pid_t child = fork();
+    if (child == 0) {
+        start_helper(&end);
+        pthread_t last;
+        CHECK(pthread_create(&last, NULL, wait_for_end, &end) == 0, "no thread");
+        pthread_exit(NULL);
+    }
+    int status = -1;
+    for (unsigned ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
+        if (ms == PATIENCE_MS) {
+            kill(child, SIGKILL);
+            CHECK(0, "it never ends");
+        }
+        usleep(1000);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "it ends with status %#x", (unsigned)status);
+}
