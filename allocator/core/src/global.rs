@@ -293,6 +293,13 @@ pub unsafe fn free_slow(
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&current, block, entry) };
     drop(current);
+    heed_calls(may_start);
+    result
+}
+
+/// Calls the helper thread if there is something for it to do.
+#[inline(always)]
+fn heed_calls(may_start: impl Fn() -> bool) {
     let calls = &PROCESS.shared.calls;
     // Relaxed: a hint; the next one sees it.
     if calls.load(Ordering::Relaxed) != 0 {
@@ -302,7 +309,6 @@ pub unsafe fn free_slow(
             calls.store(1, Ordering::Relaxed);
         }
     }
-    result
 }
 
 /// The whole of free, but that no thread is started.
@@ -390,14 +396,16 @@ pub unsafe fn realloc(block: *mut u8, size: usize, align: usize) -> Result<*mut 
     }
 }
 
-/// The whole of realloc.
+/// The whole of realloc. A helper thread that is there is called if there is something for it to do; none is started: see [`free_slow`].
 ///
 /// # Safety
 /// As for [`realloc`].
 #[inline(never)]
 pub unsafe fn realloc_slow(block: *mut u8, size: usize, align: usize) -> Result<*mut u8, Foreign> {
     // SAFETY: the caller's contract.
-    unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) }
+    let result = unsafe { PROCESS.reallocate(&Current::enter(), block, size, align) };
+    heed_calls(|| false);
+    result
 }
 
 /// Reports how the heap stands if the options ask for it. Runs when the process ends.

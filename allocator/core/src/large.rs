@@ -442,10 +442,8 @@ impl Allocator {
             // SAFETY: a live run of the caller's, who needs its content no more.
             && unsafe { self.ground().give_back(span) };
         span.dirty.set(!clean);
-        let mut more = self.tables.pages.of(span).take_back(self.ground(), span);
-        while more {
-            more = self.tables.pages.of(span).purge_excess(self.ground());
-        }
+        let more = self.tables.pages.of(span).take_back(self.ground(), span);
+        self.tables.pages.purge_excess_beside(self.ground(), span, more);
     }
 
     /// Bytes of a large block that the program may use.
@@ -481,7 +479,8 @@ impl Allocator {
         }
         if wanted < now {
             self.ground().unmark(span);
-            self.tables.pages.of(span).shrink(self.ground(), span, wanted);
+            let more = self.tables.pages.of(span).shrink(self.ground(), span, wanted);
+            self.tables.pages.purge_excess_beside(self.ground(), span, more);
         }
         let extended = wanted > now && self.tables.pages.of(span).extend(self.ground(), span, wanted);
         if extended {

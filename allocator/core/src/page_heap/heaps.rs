@@ -220,6 +220,13 @@ impl PageHeaps {
         self.entered().iter().filter(|heap| heap.lock().purge_all(ground)).count() > 0
     }
 
+    /// If there is `more` free in a span's page heap than there should be: gives it back, slice by slice. Others may use the page heap in between.
+    pub(crate) fn purge_excess_beside(&self, ground: Ground, span: &Span, mut more: bool) {
+        while more {
+            more = self.of(span).purge_excess(ground);
+        }
+    }
+
     /// As [`PageHeap::purge_excess`], in all page heaps.
     pub(crate) fn purge_excess(&self, ground: Ground) {
         for heap in self.entered() {

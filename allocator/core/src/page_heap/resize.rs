@@ -13,13 +13,13 @@ pub(crate) fn with_room(units: usize) -> usize {
 }
 
 impl PageHeap {
-    /// Makes a large run `units` long (fewer than it has) and takes the rest back.
-    pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) {
-        if let Some(rest) = self.split(ground, span, units) {
-            ground.units.set_ends(span.start.get(), units, ptr(span));
-            self.large_blocks += 1;
-            self.free(ground, rest);
-        }
+    /// Makes a large run `units` long (fewer than it has) and takes the rest back. The result is that of [`PageHeap::take_back`].
+    pub(crate) fn shrink(&mut self, ground: Ground, span: &'static Span, units: usize) -> bool {
+        let Some(rest) = self.split(ground, span, units) else { return false };
+        ground.units.set_ends(span.start.get(), units, ptr(span));
+        self.large_blocks += 1;
+        rest.dirty.set(true);
+        self.take_back(ground, rest)
     }
 
     /// A run of `units` for a block that grows, out of the longest dirty one: what is left of that is behind it, so that the block need not move again

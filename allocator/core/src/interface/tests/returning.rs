@@ -141,6 +141,18 @@ fn free_memory_stays_up_to_a_set_trim_threshold() {
 }
 
 #[test]
+fn what_a_block_gives_up_that_shrinks_comes_back() {
+    let allocator = allocator();
+    let inert = Heap::inert();
+    allocator.options.thresholds.set(Parameter::TrimThreshold, 1 << 20);
+    let block = Filled::new(allocator.allocate(&inert, 40 << 20), 40 << 20, 1);
+    // SAFETY: the block is live, and replaced by the result.
+    let less = unsafe { allocator.reallocate(&inert, block.pointer(), 2 << 20, 1) }.expect("ours");
+    assert!(retained(allocator) <= 1 << 20, "{} bytes stay", retained(allocator));
+    Filled { block: less.expose_provenance(), size: 2 << 20, ..block }.free(allocator, &inert);
+}
+
+#[test]
 fn above_the_soft_limit_nothing_free_stays() {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
