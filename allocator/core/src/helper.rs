@@ -168,10 +168,9 @@ impl Helper {
             allocator.report(true);
         }
         let works = wanted && allocator.tend(look) == Found::Work;
-        if (!works || !allocator.has_several_threads())
-            && !(wanted && allocator.is_called_for())
-            && self.may_end(allocator)
-        {
+        // A program of one thread that goes on for ever would keep it.
+        let needed = works && allocator.has_several_threads() || wanted && allocator.is_called_for();
+        if !needed && self.may_end(allocator) {
             // Relaxed: as above.
             allocator.shared.tended.store(0, Ordering::Relaxed);
             // SeqCst: as below.

@@ -1,6 +1,8 @@
 //! A simulated operating system for the unit tests and Miri: a fixed piece of memory, handed out once, and calls
 //! that fail on demand.
 
+mod threads;
+
 use core::cell::{Cell, RefCell};
 use core::ffi::CStr;
 use core::ops::Range;
@@ -8,6 +10,7 @@ use core::ptr::NonNull;
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize;
 
+pub(crate) use self::threads::*;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes of the simulated machine, shared by all tests of a process; touched only where they are used.
@@ -117,7 +120,6 @@ thread_local! {
     static ISLANDS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
     static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
     static PAGE_SIZE: Cell<usize> = const { Cell::new(super::PAGE) };
-    static THREADS: Cell<Option<usize>> = const { Cell::new(Some(2)) };
     static MEMORY_LIMIT: Cell<Option<usize>> = const { Cell::new(None) };
     /// The path of the file created last, and what was written since.
     static CREATED: RefCell<String> = const { RefCell::new(String::new()) };
@@ -126,7 +128,6 @@ thread_local! {
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
-    static IDENTITY: Cell<u8> = const { Cell::new(0) };
 }
 
 /// Begins to count the calling thread's calls, and to refuse these.
@@ -301,20 +302,6 @@ pub(crate) fn processors() -> usize {
     4
 }
 
-pub(crate) fn threads() -> Option<usize> {
-    THREADS.get()
-}
-
-/// How many threads the calling thread's process has, as far as it is known.
-#[cfg(test)]
-pub(crate) fn set_threads(threads: Option<usize>) {
-    THREADS.set(threads);
-}
-
-pub(crate) fn never_had_threads() -> bool {
-    false
-}
-
 pub(crate) fn huge_pages() -> super::HugePages {
     if refused(Call::HugePages) { super::HugePages::Never } else { super::HugePages::OnRequest }
 }
@@ -404,20 +391,11 @@ pub(crate) fn wait_for(_: &AtomicU32, _: u32, _: u64) {
     std::thread::yield_now();
 }
 
-/// No thread is started: tests do the work themselves that it would do.
-pub(crate) fn start_thread(_: super::Body) -> bool {
-    !refused(Call::StartThread)
-}
-
 pub(crate) fn wake(_: &AtomicU32, _: u32) {}
 
 pub(crate) fn barrier_everywhere() -> bool {
     // Tests that rely on it have one thread at a time.
     !refused(Call::BarrierEverywhere)
-}
-
-pub(crate) fn thread_id() -> usize {
-    IDENTITY.with(|place| core::ptr::from_ref(place).addr())
 }
 
 pub(crate) fn now_ms() -> u64 {
