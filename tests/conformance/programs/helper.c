@@ -10,10 +10,12 @@ enum { SIZE = 512, COUNT = (32 << 20) / SIZE, PATIENCE_MS = 20000 };
 /* The helper's stack holds a copy of it, too. */
 static _Thread_local unsigned char large[200000];
 
-static void *wait_for_end(void *end) {
+/* Asks for memory, tells so, and ends when it is told to. */
+static void *wait_for_end(void *barrier) {
     large[0] = 1;
     free(malloc(100));
-    pthread_barrier_wait(end);
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
     return NULL;
 }
 
@@ -28,10 +30,16 @@ static void churn(void) {
     }
 }
 
-/* Starts a thread that waits at `end`, and leaves much to give back beside it: then there is a helper, too. */
-static pthread_t start_helper(pthread_barrier_t *end) {
-    pthread_barrier_init(end, NULL, 2);
-    pthread_t other = start_thread(wait_for_end, end);
+static pthread_t start_other(pthread_barrier_t *barrier) {
+    pthread_barrier_init(barrier, NULL, 2);
+    pthread_t other = start_thread(wait_for_end, barrier);
+    pthread_barrier_wait(barrier);
+    return other;
+}
+
+/* Starts a thread, and leaves much to give back beside it: then there is a helper, too. */
+static pthread_t start_helper(pthread_barrier_t *barrier) {
+    pthread_t other = start_other(barrier);
     churn();
     CHECK(thread_count() == 3, "%u threads", thread_count());
     return other;
@@ -60,22 +68,26 @@ CASE(it_ends_when_the_program_is_alone_again) {
 
 CASE(there_is_none_after_a_thread_that_has_ended) {
     pthread_barrier_t end;
-    pthread_barrier_init(&end, NULL, 2);
-    pthread_t other = start_thread(wait_for_end, &end);
+    pthread_t other = start_other(&end);
     pthread_barrier_wait(&end);
     join_thread(other);
     churn();
     CHECK(thread_count() == 1, "%u threads", thread_count());
 }
 
-/* Its first thread leaves before the last one does. */
+static void *end_later(void *barrier) {
+    usleep(20000);
+    pthread_barrier_wait(barrier);
+    return NULL;
+}
+
+/* Its first thread leaves before the last ones do. */
 CASE(a_process_ends_with_its_last_thread) {
     static pthread_barrier_t end;
     pid_t child = fork();
     if (child == 0) {
         start_helper(&end);
-        pthread_t last;
-        CHECK(pthread_create(&last, NULL, wait_for_end, &end) == 0, "no thread");
+        start_thread(end_later, &end);
         pthread_exit(NULL);
     }
     int status = -1;
