@@ -23,10 +23,11 @@ pub(crate) fn set_forking(forking: bool) {
 }
 
 /// Ends the process with a message. The thread may hold locks, and a handler of the signal that ends it may allocate: it passes through them.
+#[cfg(not(loom))]
 #[cold]
 pub(crate) fn die(message: &str) -> ! {
     // (Tests go on, in threads that would be taken for this one.)
-    #[cfg(not(any(loom, test)))]
+    #[cfg(not(test))]
     set_forking(true);
     os::die(message)
 }
