@@ -178,7 +178,8 @@ mod tests {
         let data = read(&built().expect("the library")).expect("readable");
         let file = object::File::parse(&*data).expect("an object file");
         let kib = |name| file.section_by_name(name).expect(name).size() >> 10;
-        assert!(kib(".text") < 72, "code: {} KiB; Cargo.toml says why it is built for size", kib(".text"));
+        // It has 72.5 KiB, half a KiB of which serves C++ programs that replace operators; without that it filled 72 but for four bytes.
+        assert!(kib(".text") < 80, "code: {} KiB; Cargo.toml says why it is built for size", kib(".text"));
         assert!(kib(".data") < 16, "data: {} KiB; what is all zeros belongs into .bss", kib(".data"));
         // 24 bytes each, beside the page that the loader writes to.
         let bytes = file.section_by_name(".rela.dyn").expect("relocations").size();
@@ -192,9 +193,14 @@ mod tests {
     fn the_functions_that_are_called_most_begin_cache_lines() {
         let data = read(&built().expect("the library")).expect("readable");
         let file = object::File::parse(&*data).expect("an object file");
-        for name in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv", "_ZdlPvm"] {
-            let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name)).expect(name);
-            assert!(symbol.address().is_multiple_of(64), "{name} begins at {:x}", symbol.address());
+        for name in ["malloc", "free", "calloc", "realloc", "_Znwm", "_ZdlPv"] {
+            let (_, start) = code_of(&file, name).expect("exported");
+            assert!(start.is_multiple_of(64), "{name} begins at {start:x}");
+        }
+        // A jump of 6 bytes (12 on aarch64) on their way to one of these.
+        for name in ["_Znam", "_ZdaPv", "_ZdlPvm"] {
+            let (_, start) = code_of(&file, name).expect("exported");
+            assert!(start % 64 <= 64 - 12, "{name} at {start:x} lies in two cache lines");
         }
     }
 
