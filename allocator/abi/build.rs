@@ -5,5 +5,9 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // What one of our functions calls of ours is ours, also where the library was opened later and the program's malloc is another.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    // But for the operators that programs replace and expect ours to call. (Where the library was opened later, ours call those of the program's C++ runtime.)
+    let list = concat!(env!("CARGO_MANIFEST_DIR"), "/replaceable.list");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--dynamic-list={list}");
+    println!("cargo::rerun-if-changed={list}");
     println!("cargo::rerun-if-changed=build.rs");
 }

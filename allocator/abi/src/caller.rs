@@ -39,17 +39,17 @@ static RANGES: [Range; 4] = [Range::new(), Range::new(), Range::new(), Range::ne
 /// More than that function has bytes (119 on x86-64 and 160 on aarch64 in glibc 2.36: `nm -S libc.a`).
 const FUNCTION: usize = 1024;
 
-weak_address!("ample_tls_get_addr", "__tls_get_addr");
+weak_address!("ample_r_debug", "_r_debug");
 weak_address!("ample_dl_deallocate_tls", "_dl_deallocate_tls");
 unsafe extern "C" {
-    safe fn ample_tls_get_addr() -> *const ();
+    safe fn ample_r_debug() -> *const ();
     safe fn ample_dl_deallocate_tls() -> *const ();
 }
 
 /// An address in each of the first three; null: there is no such file. (Programs call these functions, but do not take their addresses, which could be the
-/// program's own then.)
+/// program's own then. The last is what the dynamic linker shows debuggers: of its functions, a static C++ program must not name `__tls_get_addr`.)
 fn marks() -> [usize; 3] {
-    [libc::__errno_location as *const (), libc::pthread_setspecific as *const (), ample_tls_get_addr()]
+    [libc::__errno_location as *const (), libc::pthread_setspecific as *const (), ample_r_debug()]
         .map(|mark| mark.addr())
 }
 

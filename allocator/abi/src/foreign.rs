@@ -42,13 +42,7 @@ impl Own {
 /// `dlopen` finds nothing.)
 #[cfg(target_env = "musl")]
 fn in_c_library(name: &CStr) -> *mut c_void {
-    // SAFETY: the name ends in a zero; nothing is loaded that is not there.
-    let library = unsafe { libc::dlopen(c"libc.so".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if library.is_null() {
-        return library;
-    }
-    // SAFETY: an open library, and a name that ends in a zero.
-    unsafe { libc::dlsym(library, name.as_ptr()) }
+    crate::runtime::in_library(c"libc.so", name)
 }
 
 static FREE: Own = Own::new(c"free");

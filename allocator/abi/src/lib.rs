@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `c` | malloc and its family |
 //! | `cxx` | C++'s operators new and delete |
+//! | `runtime` | what the C++ runtime has that they need |
 //! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
 //! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
 //! | `libc_names` | glibc: malloc's family under the names that its own has besides: `__libc_malloc`, … |
@@ -29,6 +30,7 @@ mod libc_names;
 mod opening;
 mod own;
 mod placed;
+mod runtime;
 mod tbb;
 
 /// Ends the process: this library neither unwinds nor formats.

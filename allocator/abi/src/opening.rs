@@ -49,11 +49,16 @@ fn address() -> *mut c_void {
 /// The address of a function of the C library's own, looked up in that library; null where there is none. (Under every name by which a reference could
 /// lead there, ours comes first.)
 pub(crate) fn in_c_library(name: &CStr) -> *mut c_void {
+    in_library(c"libc.so.6", name)
+}
+
+/// The address of a function of a library that is loaded already; null where it is not, or has none.
+pub(crate) fn in_library(file: &CStr, name: &CStr) -> *mut c_void {
     // SAFETY: null, or a function of this type.
     let dlopen = unsafe { transmute::<*mut c_void, Option<Dlopen>>(address()) };
     let (Some(dlopen), Some(dlsym)) = (dlopen, ample_dlsym()) else { return ptr::null_mut() };
     // SAFETY: the name ends in a zero; nothing is loaded that is not there.
-    let library = unsafe { dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let library = unsafe { dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if library.is_null() {
         return library;
     }

@@ -23,5 +23,5 @@ begin_line!(
     "realloc",
     "new",
     "delete",
-    "delete_sized"
+    "derived"
 );

@@ -171,3 +171,41 @@ cases!(
         new_leaves_errno_alone,
     ]
 );
+
+cases!(
+    replaced_operators,
+    "replaced_operators.cc",
+    [
+        plain_forms_lead_to_the_programs,
+        array_forms_lead_to_the_programs,
+        forms_that_do_not_throw_lead_to_the_programs,
+        forms_that_do_not_throw_catch_what_the_programs_throws,
+        aligned_forms_stay_the_librarys,
+        expressions_lead_to_the_programs,
+        containers_lead_to_the_programs,
+    ]
+);
+
+cases!(
+    replaced_forms,
+    "replaced_forms.cc",
+    [
+        plain_forms_stay_the_librarys,
+        array_forms_lead_to_the_programs,
+        the_sized_form_is_the_programs,
+        aligned_forms_lead_to_the_programs,
+        forms_that_do_not_throw_catch_what_the_programs_throws,
+    ]
+);
+
+cases!(
+    plugin,
+    "plugin.c",
+    Preloaded,
+    libraries["plugin_library.cc"],
+    [
+        huge_requests_throw_bad_alloc_in_the_library,
+        huge_nothrow_requests_give_null_in_the_library,
+        the_new_handler_of_the_library_is_called,
+    ]
+);
