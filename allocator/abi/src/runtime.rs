@@ -24,6 +24,14 @@ pub(crate) fn in_library(file: &CStr, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
+// In a static program there is nothing to look up, but a part of the runtime that is linked has an address.
+weak_address!("ample_get_new_handler", "_ZSt15get_new_handlerv");
+weak_address!("ample_throw_bad_alloc", "_ZSt17__throw_bad_allocv");
+unsafe extern "C" {
+    safe fn ample_get_new_handler() -> *mut c_void;
+    safe fn ample_throw_bad_alloc() -> *mut c_void;
+}
+
 /// The runtime's function of this name, in the scope or else wherever it is loaded; or NULL.
 fn look_up(scope: *mut c_void, name: &CStr) -> *mut c_void {
     // SAFETY: the name is a C string, the scope one of dlsym's constants.
@@ -38,14 +46,19 @@ fn look_up(scope: *mut c_void, name: &CStr) -> *mut c_void {
         .unwrap_or(ptr::null_mut())
 }
 
+/// What was linked, or else the runtime's function of this name.
+fn linked_or(linked: *mut c_void, name: &CStr) -> *mut c_void {
+    if linked.is_null() { look_up(libc::RTLD_DEFAULT, name) } else { linked }
+}
+
 /// `std::get_new_handler`, or NULL.
 pub(crate) extern "C" fn get_new_handler() -> *mut c_void {
-    look_up(libc::RTLD_DEFAULT, c"_ZSt15get_new_handlerv")
+    linked_or(ample_get_new_handler(), c"_ZSt15get_new_handlerv")
 }
 
 /// `std::__throw_bad_alloc`; ends the process where there is no C++ runtime that could throw.
 pub(crate) extern "C" fn throw_bad_alloc() -> *mut c_void {
-    let function = look_up(libc::RTLD_DEFAULT, c"_ZSt17__throw_bad_allocv");
+    let function = linked_or(ample_throw_bad_alloc(), c"_ZSt17__throw_bad_allocv");
     if function.is_null() {
         const MESSAGE: &[u8] =
             b"ample: operator new: no memory, and no C++ runtime to throw std::bad_alloc\n";

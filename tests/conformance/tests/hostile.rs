@@ -52,6 +52,20 @@ cases!(
     ]
 );
 
+cases!(
+    static_cxx,
+    "static.cc",
+    Static,
+    [containers_threads_and_exceptions_work, too_much_is_bad_alloc]
+);
+
+cases!(
+    static_pie_cxx,
+    "static.cc",
+    StaticPie,
+    [containers_threads_and_exceptions_work, too_much_is_bad_alloc]
+);
+
 /// It opens them bound to themselves first, and they free what the C library allocates for them.
 #[test]
 fn php_runs_with_its_extensions() {
