@@ -52,7 +52,15 @@ const NOT_ON_MUSL: LeftOut = &[
             "lifecycle::thread_specific_destructors_allocate_in_every_round",
         ],
     ),
-    ("musl does not know RTLD_DEEPBIND", &["hostile::a_library_that_sees_another_malloc"]),
+    (
+        "musl does not know RTLD_DEEPBIND",
+        &[
+            "hostile::a_library_that_sees_another_malloc",
+            "hostile::a_library_that_sees_another_malloc_with_few_addresses",
+            "hostile::a_library_that_sees_another_malloc_with_few_addresses_from_the_beginning",
+            "hostile::a_library_that_sees_another_malloc_with_locked_memory",
+        ],
+    ),
     (
         "musl's static programs open no libraries",
         &["static_pie::libraries_can_be_opened", "static_program::libraries_can_be_opened"],

@@ -8,6 +8,7 @@
 //! | `glibc` | what glibc's callers ask besides: mallinfo2, malloc_trim, malloc_info, … |
 //! | `tbb` | the C interface of TBB's scalable allocator (`include/ample_tbb.h`) |
 //! | `libc_names` | glibc: malloc's family under the names that its own has besides: `__libc_malloc`, … |
+//! | `limits` | `setrlimit`, `mlockall`: addresses that are only reserved are given up before they count |
 //! | `own` | Ample's own functions (`include/ample.h`) |
 //! | `opening` | glibc: `dlopen`, so that every library that a program opens sees our malloc |
 //! | `caller` | who calls free: the C library itself, or anybody else |
@@ -26,6 +27,7 @@ mod foreign;
 mod glibc;
 #[cfg(target_env = "gnu")]
 mod libc_names;
+mod limits;
 #[cfg(target_env = "gnu")]
 mod opening;
 mod own;

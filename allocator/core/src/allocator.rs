@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
 use crate::starter::MIXED;
 use crate::sync::{self, AtomicPtr, Lock, Ordering, OwnLine};
-use crate::units::{self, ARENAS, Entry, Units};
+use crate::units::{self, ARENAS, Entry, Kept, Units};
 
 /// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_BOUND: u32 = 32;
@@ -50,6 +50,7 @@ pub(crate) struct Tables {
     pub(crate) pages: PageHeaps,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
     pub(crate) depots: [Depot; CLASS_SLOTS],
+    kept: Kept,
 }
 
 impl Tables {
@@ -58,6 +59,7 @@ impl Tables {
             pages: PageHeaps::new(),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
             depots: [const { Depot::new() }; CLASS_SLOTS],
+            kept: Kept::new(),
         }
     }
 }
@@ -66,7 +68,7 @@ impl Allocator {
     /// An allocator that holds no memory yet.
     pub(crate) const fn new(tables: &'static Tables) -> Self {
         Self {
-            units: Units::new(),
+            units: Units::new(&tables.kept),
             tables,
             options: Options::new(),
             shared: OwnLine(Shared::new()),

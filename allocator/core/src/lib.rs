@@ -14,7 +14,7 @@
 //! | `magazine`, `arena`, `depot` | blocks in bulk: stacks of pointers, owners of spans, what threads exchange |
 //! | `budget`, `heap` | what a thread may keep; the fast paths: its magazines |
 //! | `allocator`, `registry`, `large`, `interface` | the whole: slow paths, threads and forks, large blocks, the calls |
-//! | `thread_local`, `global`, `fork` | the one allocator that serves the process |
+//! | `thread_local`, `global`, `limited`, `fork` | the one allocator that serves the process |
 //!
 //! `tests/loom.rs` checks the protocols of `sync` and `inbox` on their own: the rest rests on statics, which `loom` cannot model.
 #![cfg(not(loom))]
@@ -38,6 +38,8 @@ mod inbox;
 mod interface;
 mod large;
 mod large_cache;
+#[cfg(not(any(test, miri)))]
+mod limited;
 mod magazine;
 mod meta;
 pub mod options;
@@ -67,5 +69,7 @@ pub use global::{
 pub use heap::Heap;
 pub use interface::{keeps_place, to_resize};
 pub use large::Foreign;
+#[cfg(not(any(test, miri)))]
+pub use limited::{after_limiting, before_locking};
 pub use statistics::{ClassStatistics, Statistics};
 pub use thresholds::Parameter;

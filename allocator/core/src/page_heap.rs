@@ -305,9 +305,9 @@ impl PageHeap {
         if self.mapped > 0 {
             self.learn_group_limit(ground);
         }
-        let (start, got) = [usual, least]
-            .into_iter()
-            .find_map(|units| Some((os::map(units * UNIT, CHUNK)?.as_ptr().expose_provenance(), units)))?;
+        let map = |units| Some((os::map(units * UNIT, CHUNK)?.as_ptr().expose_provenance(), units));
+        let map_some = || [usual, least].into_iter().find_map(map);
+        let (start, got) = map_some().or_else(|| ground.let_go().then(map_some)?)?;
         // From here on a failure leaves the chunks mapped and unused: the system has no memory for our records
         // either, and untouched chunks cost none.
         let span = self.descriptor(ground, start, got, Use::Free, false)?;

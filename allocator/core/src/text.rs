@@ -44,19 +44,23 @@ pub(crate) fn parse(text: &[u8]) -> Option<usize> {
     digits_in(digits, 10)?.checked_mul(unit)
 }
 
-/// The number that all of `text` stands for in this base.
-pub(crate) fn digits_in(text: &[u8], base: u8) -> Option<usize> {
-    let value = |digit: u8| match digit {
+/// The value of a digit, or of none.
+pub(crate) fn digit(digit: u8) -> u8 {
+    match digit {
         b'0'..=b'9' => digit - b'0',
         b'a'..=b'f' => digit - b'a' + 10,
         b'A'..=b'F' => digit - b'A' + 10,
         _ => u8::MAX,
-    };
+    }
+}
+
+/// The number that all of `text` stands for in this base.
+pub(crate) fn digits_in(text: &[u8], base: u8) -> Option<usize> {
     if text.is_empty() {
         return None;
     }
     text.iter().try_fold(0usize, |number, &digit| {
-        let digit = Some(value(digit)).filter(|&digit| digit < base)?;
+        let digit = Some(self::digit(digit)).filter(|&digit| digit < base)?;
         number.checked_mul(base.into())?.checked_add(digit.into())
     })
 }

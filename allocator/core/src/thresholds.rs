@@ -120,9 +120,9 @@ impl Thresholds {
         self.is_set(1 << Parameter::TrimThreshold as u32).then(|| (threshold, threshold.min(self.top_pad())))
     }
 
-    /// Bytes by which the heap grows beyond what is asked for, at least.
+    /// Bytes by which the heap grows beyond what is asked for, at least; no more than there can be, so that sums with it are numbers.
     pub(crate) fn top_pad(&self) -> usize {
-        self.get(Parameter::TopPad)
+        self.get(Parameter::TopPad).min(os::window().len())
     }
 }
 
@@ -172,6 +172,17 @@ mod tests {
         assert_eq!(thresholds.kept(), Some((8 << 20, 1 << 20)));
         thresholds.set(Parameter::TrimThreshold, 4096);
         assert_eq!(thresholds.kept(), Some((4096, 4096)));
+    }
+
+    #[test]
+    fn a_padding_is_no_longer_than_the_address_space() {
+        let thresholds = Thresholds::new();
+        for parameter in [Parameter::TopPad, Parameter::TrimThreshold, Parameter::MmapThreshold] {
+            thresholds.set(parameter, usize::MAX);
+        }
+        assert_eq!(thresholds.top_pad(), os::window().len());
+        assert_eq!(thresholds.kept(), Some((usize::MAX, os::window().len())));
+        assert!(!thresholds.returns_at_once(usize::MAX - 1));
     }
 
     #[test]

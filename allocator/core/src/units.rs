@@ -1,12 +1,15 @@
 //! From an address to what lies there: the unit map (class and owner of every unit) and the chunk table (span of every unit).
 //!
 //! Both are flat tables over the whole address space, reserved but not committed: one load, no test for foreign
-//! pointers, since what was never written reads as zero. Page headers would do the same, but all fall into the
+//! pointers, since what was never written reads as zero (`units/table.rs`). Page headers would do the same, but all fall into the
 //! same cache sets; 64 bytes of the unit map cover 256 KiB of heap. (The idea of a pagemap outside the heap is
 //! snmalloc's and tcmalloc's.)
 
+mod table;
+
 use core::ptr::NonNull;
 
+use self::table::{FlatTable, island_words};
 use crate::os;
 use crate::size_class::{self, CLASS_BITS, Class};
 use crate::span::Span;
@@ -124,118 +127,6 @@ pub(crate) fn arena_in(entry: Entry) -> u16 {
     (entry >> INDEX_SHIFT) as u16
 }
 
-/// Bytes of an island: where the whole table cannot be reserved, it is mapped in pieces of this size, where needed.
-const ISLAND: usize = 1 << 20;
-
-/// A table with one element for every 2^`SHIFT` bytes of the address space. An element is zero until it is written.
-///
-/// In this order: programs' memory lies near the end of the address space, so that of the islands' bits only those are ever written that lie beside the rest.
-#[repr(C)]
-struct FlatTable<T, const SHIFT: u32, const ISLAND_WORDS: usize> {
-    /// One bit for each island that can be written.
-    islands: [AtomicU32; ISLAND_WORDS],
-    /// Where the element of address 0 is, or would be.
-    base: AtomicPtr<T>,
-    /// 0 until the table is there; then [`WHOLE`] or [`PIECEMEAL`].
-    state: AtomicU32,
-}
-
-const ABSENT: u32 = 0;
-const WHOLE: u32 = 1;
-const PIECEMEAL: u32 = 2;
-
-impl<T, const SHIFT: u32, const ISLAND_WORDS: usize> FlatTable<T, SHIFT, ISLAND_WORDS> {
-    /// `zero` stands in for the element of NULL until the table is there.
-    const fn new(zero: *const T) -> Self {
-        Self {
-            islands: [const { AtomicU32::new(0) }; ISLAND_WORDS],
-            base: AtomicPtr::new(zero.cast_mut()),
-            state: AtomicU32::new(ABSENT),
-        }
-    }
-
-    /// The element of `address`.
-    ///
-    /// The result may be read if the address is NULL, or was given to [`FlatTable::prepare`], or the table is whole.
-    #[inline(always)]
-    fn at(&self, address: usize) -> *const T {
-        // Relaxed: the base changes once, before the first address that needs it is handed out; whoever got such
-        // an address from another thread got it by a hand-over that orders the base as well.
-        self.base.load(Ordering::Relaxed).wrapping_add(address >> SHIFT)
-    }
-
-    /// Makes the elements of `[start, start + len)` writable. The caller holds the records' lock.
-    fn prepare(&self, start: usize, len: usize) -> bool {
-        if !self.established() {
-            return false;
-        }
-        let first = (start >> SHIFT) * size_of::<T>() / ISLAND;
-        let last = ((start + len - 1) >> SHIFT) * size_of::<T>() / ISLAND;
-        (first..=last).all(|island| self.prepare_island(island))
-    }
-
-    /// Makes the table be there. The caller holds the records' lock.
-    fn established(&self) -> bool {
-        // Relaxed: guarded by the records' lock.
-        self.state.load(Ordering::Relaxed) != ABSENT || self.establish()
-    }
-
-    fn establish(&self) -> bool {
-        let window = os::window();
-        // Whole islands, also where the window begins or ends in the middle of one.
-        let first = (window.start >> SHIFT) * size_of::<T>() / ISLAND * ISLAND;
-        let bytes = ((window.end >> SHIFT) * size_of::<T>()).next_multiple_of(ISLAND) - first;
-        if let Some(table) = os::reserve(bytes) {
-            let base = table.as_ptr().wrapping_sub(first).cast::<T>();
-            // Relaxed: guarded by the records' lock; for readers see `at`.
-            self.base.store(base, Ordering::Relaxed);
-            // Relaxed: guarded by the records' lock.
-            self.state.store(WHOLE, Ordering::Relaxed);
-            return true;
-        }
-        // A limit on address space (RLIMIT_AS, strict overcommit): islands around a place where nobody maps by
-        // himself, far below the system's own mappings and far above a program's.
-        (0..64).any(|attempt| {
-            let base = (1usize << 44) + (attempt << 37);
-            let Some(island) = os::map_at(base, ISLAND) else { return false };
-            // Relaxed: as above.
-            self.base.store(island.as_ptr().cast(), Ordering::Relaxed);
-            // Relaxed: as above.
-            self.islands[0].store(1, Ordering::Relaxed);
-            // Relaxed: as above.
-            self.state.store(PIECEMEAL, Ordering::Relaxed);
-            true
-        })
-    }
-
-    fn prepare_island(&self, island: usize) -> bool {
-        let (word, bit) = (&self.islands[island / 32], 1 << (island % 32));
-        // Relaxed: guarded by the records' lock.
-        let ready = word.load(Ordering::Relaxed);
-        if ready & bit != 0 {
-            return true;
-        }
-        // Relaxed: as above.
-        let address = self.base.load(Ordering::Relaxed).addr().wrapping_add(island * ISLAND);
-        // Relaxed: as above.
-        let done = if self.state.load(Ordering::Relaxed) == WHOLE {
-            // SAFETY: an island of the reserved table.
-            unsafe { os::make_writable(address, ISLAND) }
-        } else {
-            os::map_at(address, ISLAND).is_some()
-        };
-        if done {
-            // Release: pairs with the Acquire in `neighbour`: the island is there before its bit is.
-            word.store(ready | bit, Ordering::Release);
-        }
-        done
-    }
-}
-
-const fn island_words(element: usize, shift: u32) -> usize {
-    ((1usize << (os::ADDRESS_BITS - shift)) * element / ISLAND).div_ceil(32)
-}
-
 /// What the chunk table knows of a chunk: the span of each unit. For a span of small blocks every unit is filled in, for
 /// other runs the first and the last.
 pub(crate) struct ChunkInfo {
@@ -244,28 +135,51 @@ pub(crate) struct ChunkInfo {
     page_heap: AtomicU8,
 }
 
+/// How far from what is mapped foreign memory is expected at most: 16 GiB, for which the unit map takes 4 MiB of addresses.
+const REACH_MAX: usize = 16 << 30;
+
 static NO_ENTRY: AtomicU32 = AtomicU32::new(0);
 static NO_CHUNK: usize = 0;
 
+const ENTRY_ISLANDS: usize = island_words(size_of::<Entry>(), UNIT_SHIFT);
+const CHUNK_ISLANDS: usize = island_words(size_of::<usize>(), CHUNK_SHIFT);
+
+/// What the tables note only when they let something go.
+pub(crate) struct Kept {
+    entries: [AtomicU32; ENTRY_ISLANDS],
+    chunks: [AtomicU32; CHUNK_ISLANDS],
+}
+
+impl Kept {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [const { AtomicU32::new(0) }; ENTRY_ISLANDS],
+            chunks: [const { AtomicU32::new(0) }; CHUNK_ISLANDS],
+        }
+    }
+}
+
 /// The unit map and the chunk table.
 pub(crate) struct Units {
-    entries: FlatTable<AtomicU32, UNIT_SHIFT, { island_words(size_of::<Entry>(), UNIT_SHIFT) }>,
-    chunks: FlatTable<AtomicPtr<ChunkInfo>, CHUNK_SHIFT, { island_words(size_of::<usize>(), CHUNK_SHIFT) }>,
+    /// Read for any address that a program gives to free.
+    entries: FlatTable<AtomicU32, UNIT_SHIFT, ENTRY_ISLANDS, true>,
+    /// Read for ours, and where its island tells that it may be.
+    chunks: FlatTable<AtomicPtr<ChunkInfo>, CHUNK_SHIFT, CHUNK_ISLANDS, false>,
 }
 
 impl Units {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(kept: &'static Kept) -> Self {
         Self {
-            entries: FlatTable::new(&raw const NO_ENTRY),
-            chunks: FlatTable::new((&raw const NO_CHUNK).cast()),
+            entries: FlatTable::new(&raw const NO_ENTRY, &kept.entries),
+            chunks: FlatTable::new((&raw const NO_CHUNK).cast(), &kept.chunks),
         }
     }
 
     /// The entry of the unit in which `address` lies.
     ///
     /// # Safety
-    /// `address` is NULL, or lies in memory that this allocator handed out, or the table is whole (then any user
-    /// address will do).
+    /// `address` is NULL, or lies in memory that this allocator handed out, or in memory that is mapped: where the table is not whole, there are
+    /// islands for that as well.
     #[inline(always)]
     pub(crate) unsafe fn entry(&self, address: usize) -> Entry {
         if cfg!(any(test, miri)) && !os::window().contains(&address) {
@@ -284,8 +198,7 @@ impl Units {
     /// # Safety
     /// As for [`Units::entry`].
     pub(crate) unsafe fn span(&self, address: usize) -> Option<NonNull<Span>> {
-        // SAFETY: the caller's contract.
-        Self::span_in(unsafe { self.chunk(address) }?, address)
+        Self::span_in(self.chunk(address)?, address)
     }
 
     /// The span of a block.
@@ -309,15 +222,9 @@ impl Units {
     }
 
     /// What is known of the chunk in which `address` lies; `None` for what is not ours.
-    ///
-    /// # Safety
-    /// As for [`Units::entry`].
-    unsafe fn chunk(&self, address: usize) -> Option<&'static ChunkInfo> {
-        if !os::window().contains(&address) {
-            return None;
-        }
-        // SAFETY: the caller's contract and `FlatTable::at`.
-        let slot = unsafe { &*self.chunks.at(address) };
+    fn chunk(&self, address: usize) -> Option<&'static ChunkInfo> {
+        // SAFETY: the element is there to be read.
+        let slot = unsafe { &*self.chunks.known(address)? };
         // Acquire: pairs with the Release in `register`: the chunk's info is there before it is seen.
         let info = NonNull::new(slot.load(Ordering::Acquire))?;
         // SAFETY: chunk infos live for ever.
@@ -329,15 +236,30 @@ impl Units {
     /// # Safety
     /// As for [`Units::entry`].
     pub(crate) unsafe fn holds(&self, address: usize) -> bool {
-        // SAFETY: the caller's contract and `FlatTable::at`.
-        let slot = || unsafe { &*self.chunks.at(address) };
+        // SAFETY: the element is there to be read.
+        let slot = self.chunks.known(address).map(|slot| unsafe { &*slot });
         // Relaxed: nothing is read through it.
-        os::window().contains(&address) && !slot().load(Ordering::Relaxed).is_null()
+        slot.is_some_and(|slot| !slot.load(Ordering::Relaxed).is_null())
     }
 
     /// Reserves the tables, so that they answer for foreign addresses too. The caller holds the records' lock.
     pub(crate) fn establish(&self) -> bool {
         self.entries.established() && self.chunks.established()
+    }
+
+    /// Gives up what is reserved and not needed, so that it counts for no limit; islands no further than `reach` from what is mapped stay. Whether
+    /// addresses became free. The caller holds the records' lock.
+    pub(crate) fn let_go(&self, reach: usize) -> bool {
+        let reach = reach.min(REACH_MAX);
+        // Both.
+        self.entries.let_go(reach) | self.chunks.let_go(reach)
+    }
+
+    /// Does that where addresses are limited to fewer than are reserved: then there would be none for anything else. (A higher limit may have been made of what
+    /// the process had, by a program that wants no more than a part in addition.) Whether addresses became free. The caller holds the records' lock.
+    pub(crate) fn heed_address_limit(&self) -> bool {
+        let reserved = self.entries.bytes() + self.chunks.bytes();
+        os::address_limit().is_some_and(|limit| limit < reserved && self.let_go(limit))
     }
 
     /// Makes room in the tables for the chunks in `[start, start + len)`, a fresh part of `page_heap`. `infos` gives zeroed
@@ -373,15 +295,7 @@ impl Units {
     /// The span whose first or last unit, or whose small block, `address` lies in, if that is of `page_heap`, whose lock the caller
     /// holds.
     pub(crate) fn neighbour(&self, address: usize, page_heap: u8) -> Option<NonNull<Span>> {
-        // Relaxed: it has not changed since before the page heap's first chunk.
-        let piecemeal = self.chunks.state.load(Ordering::Relaxed) == PIECEMEAL;
-        let island = (address >> CHUNK_SHIFT) * size_of::<usize>() / ISLAND;
-        // Acquire: pairs with the Release in `prepare_island`.
-        if piecemeal && self.chunks.islands[island / 32].load(Ordering::Acquire) & (1 << (island % 32)) == 0 {
-            return None;
-        }
-        // SAFETY: the table is whole, or its island for this address is mapped.
-        let info = unsafe { self.chunk(address) }?;
+        let info = self.chunk(address)?;
         // Relaxed: written once, before the chunk was seen.
         (info.page_heap.load(Ordering::Relaxed) == page_heap).then(|| Self::span_in(info, address)).flatten()
     }
@@ -432,6 +346,8 @@ const _: () = assert!(size_of::<AtomicPtr<ChunkInfo>>() == size_of::<usize>());
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Meta;
+    use crate::os::PAGE;
     use crate::size_class::{CLASS_SLOTS, CLASSES, fills_lines};
 
     #[test]
@@ -463,5 +379,105 @@ mod tests {
             let left = entry_of(class, 9) as usize & NOBODYS_MASK;
             assert_eq!(left == class << CLASS_SHIFT, fills_lines(class));
         }
+    }
+
+    /// Addresses for which the unit map has an island: 4 GiB.
+    const OF_AN_ISLAND: usize = 4 << 30;
+
+    fn units() -> Units {
+        os::place_tables();
+        Units::new(Box::leak(Box::new(Kept::new())))
+    }
+
+    /// Registers a chunk, with an entry that tells it from others.
+    fn register(units: &Units, meta: &mut Meta, start: usize, entry: Entry) -> bool {
+        let infos = |count| if count == 1 { meta.record() } else { meta.array(count) };
+        let done = units.register(start, CHUNK, 3, infos);
+        if done {
+            units.set_entry(start, entry);
+        }
+        done
+    }
+
+    /// What free sees of an address.
+    fn entry(units: &Units, address: usize) -> Entry {
+        // SAFETY: only addresses are asked for that a table without all islands must know.
+        unsafe { units.entry(address) }
+    }
+
+    // Miri's machine has no places for tables.
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn what_is_reserved_and_not_needed_is_let_go_once() {
+        let (units, mut meta) = (units(), Meta::new());
+        let start = os::window().start.next_multiple_of(OF_AN_ISLAND);
+        let (foreign, later) = (start + OF_AN_ISLAND, start + 2 * OF_AN_ISLAND);
+        assert!(units.establish() && register(&units, &mut meta, start, 24));
+        os::set_mappings(&[0x1000..0x2000, foreign + 7 * PAGE..foreign + 8 * PAGE]);
+        assert!(units.let_go(PAGE));
+        let given_up = os::given_up();
+        assert!(given_up > 0);
+        assert!(!units.let_go(PAGE) && os::given_up() == given_up, "a second time");
+        assert_eq!((entry(&units, start), entry(&units, foreign)), (24, 0));
+        for address in [foreign, later, 0, 1 << 40, usize::MAX] {
+            // SAFETY: any address will do.
+            assert!(!unsafe { units.holds(address) } && units.neighbour(address, 3).is_none());
+        }
+        for (address, number) in [(foreign, 32), (later, 40)] {
+            assert!(register(&units, &mut meta, address, number));
+        }
+        assert_eq!([start, foreign, later].map(|address| entry(&units, address)), [24, 32, 40]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn before_there_is_a_table_it_begins_in_islands() {
+        let (units, mut meta) = (units(), Meta::new());
+        let (start, foreign) = (os::window().start, os::window().end - PAGE);
+        os::set_mappings(&[0x1000..0x2000, foreign..foreign + PAGE]);
+        assert!(!units.let_go(PAGE), "nothing was reserved");
+        assert!(register(&units, &mut meta, start, 24));
+        assert_eq!((entry(&units, start), entry(&units, foreign), os::given_up()), (24, 0, 0));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn what_the_system_does_not_take_back_is_still_there() {
+        let (units, mut meta) = (units(), Meta::new());
+        let start = os::window().start;
+        assert!(units.establish() && register(&units, &mut meta, start, 24));
+        os::inject(os::Faults::From(0));
+        assert!(units.let_go(PAGE));
+        assert!(os::refused_calls().contains(&os::Call::GiveUp) && os::given_up() == 0);
+        os::inject(os::Faults::None);
+        let other = os::window().end - CHUNK;
+        assert!(register(&units, &mut meta, other, 32));
+        assert_eq!((entry(&units, start), entry(&units, other)), (24, 32));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)]
+    fn other_threads_find_their_blocks_meanwhile() {
+        let (units, mut meta) = (units(), Meta::new());
+        let start = os::window().start;
+        assert!(units.establish() && register(&units, &mut meta, start, 24));
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    // Relaxed: only ends the loop.
+                    while done.load(Ordering::Relaxed) == 0 {
+                        assert_eq!(entry(&units, start), 24);
+                        // SAFETY: any address will do.
+                        assert!(unsafe { units.holds(start) && !units.holds(os::window().end - PAGE) });
+                    }
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            assert!(units.let_go(0));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            // Relaxed: as above.
+            done.store(1, Ordering::Relaxed);
+        });
     }
 }

@@ -4,23 +4,13 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "check.h"
-
-static void skip(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vprintf(format, arguments);
-    va_end(arguments);
-    fflush(stdout);
-    _exit(77);
-}
+#include "shortage.h"
 
 /* A number in a file; -1: there is none. */
 static long number_in(const char *path) {
@@ -40,44 +30,6 @@ static int write_to(const char *path, const char *text) {
     int done = write(file, text, strlen(text)) == (ssize_t)strlen(text);
     close(file);
     return done;
-}
-
-/* Blocks of all sizes, grown and shrunk, each with its content. */
-static void *exercise(void *most) {
-    enum { SLOTS = 200 };
-    unsigned char *blocks[SLOTS] = {NULL};
-    size_t sizes[SLOTS] = {0};
-    uint64_t state = (uintptr_t)most;
-    for (unsigned step = 0; step < 10000; step++) {
-        unsigned slot = next_random(&state) % SLOTS;
-        size_t size = 1 + next_random(&state) % ((size_t)1 << (4 + next_random(&state) % 14));
-        CHECK(mismatch(blocks[slot], 0, sizes[slot], slot) == sizes[slot], "a block of %zu bytes is spoilt", sizes[slot]);
-        if (step % 3 == 0) {
-            free(blocks[slot]);
-            blocks[slot] = step % 2 == 0 ? malloc(size) : calloc(1, size);
-        } else {
-            size_t kept = size < sizes[slot] ? size : sizes[slot];
-            blocks[slot] = realloc(blocks[slot], size);
-            CHECK(blocks[slot] != NULL && mismatch(blocks[slot], 0, kept, slot) == kept, "lost by realloc to %zu", size);
-        }
-        CHECK(blocks[slot] != NULL, "no block of %zu bytes", size);
-        fill(blocks[slot], size, slot);
-        sizes[slot] = size;
-    }
-    for (unsigned slot = 0; slot < SLOTS; slot++)
-        free(blocks[slot]);
-    return NULL;
-}
-
-static void exercise_with_threads(void) {
-    pthread_t threads[4];
-    for (uintptr_t i = 0; i < 4; i++)
-        threads[i] = start_thread(exercise, (void *)(i + 1));
-    exercise((void *)7);
-    for (unsigned i = 0; i < 4; i++)
-        join_thread(threads[i]);
-    malloc_trim(0);
-    exercise((void *)9);
 }
 
 /* From now on the system refuses these calls with `error`. */
@@ -290,12 +242,13 @@ CASE(a_library_bound_to_itself_first) {
     CHECK(dlclose(library) == 0, "%s", dlerror());
 }
 
-CASE(a_library_that_sees_another_malloc) {
+static void free_for_a_library_that_sees_another_malloc(void (*limit)(void), const char *name) {
     if (getenv("AMPLE_DEEPBIND") == NULL) {
         CHECK(setenv("AMPLE_DEEPBIND", "1", 1) == 0, "setenv");
-        execl("/proc/self/exe", "/proc/self/exe", __func__, (char *)NULL);
+        execl("/proc/self/exe", "/proc/self/exe", name, (char *)NULL);
         CHECK(0, "/proc/self/exe does not start");
     }
+    limit();
     void *library = library_bound_to_itself_first();
     void *(*give)(size_t) = (void *(*)(size_t))dlsym(library, "give");
     unsigned (*borrow)(unsigned char *, size_t) = (unsigned (*)(unsigned char *, size_t))dlsym(library, "borrow");
@@ -316,6 +269,40 @@ CASE(a_library_that_sees_another_malloc) {
         CHECK(own != NULL && own[0] == 6 && own[size - 1] == 6, "what it gives back has another content");
         free(own);
     }
+}
+
+static void nothing_is_limited(void) {}
+
+CASE(a_library_that_sees_another_malloc) { free_for_a_library_that_sees_another_malloc(nothing_is_limited, __func__); }
+
+static void addresses_are_limited_now(void) {
+    limit_addresses(1u << 30, 0);
+}
+
+CASE(a_library_that_sees_another_malloc_with_few_addresses) {
+    free_for_a_library_that_sees_another_malloc(addresses_are_limited_now, __func__);
+}
+
+static void memory_is_locked_now(void) {
+    if (mlockall(MCL_CURRENT) != 0)
+        skip("mlockall: %s", strerror(errno));
+}
+
+CASE(a_library_that_sees_another_malloc_with_locked_memory) {
+    free_for_a_library_that_sees_another_malloc(memory_is_locked_now, __func__);
+}
+
+static void addresses_were_limited_before(void) {
+    if (getenv("FEW_ADDRESSES") == NULL) {
+        CHECK(setenv("FEW_ADDRESSES", "1", 1) == 0, "setenv");
+        limit_addresses(1u << 30, 0);
+        execl("/proc/self/exe", "/proc/self/exe", "a_library_that_sees_another_malloc_with_few_addresses_from_the_beginning", (char *)NULL);
+        CHECK(0, "/proc/self/exe does not start");
+    }
+}
+
+CASE(a_library_that_sees_another_malloc_with_few_addresses_from_the_beginning) {
+    free_for_a_library_that_sees_another_malloc(addresses_were_limited_before, __func__);
 }
 
 static volatile int storm_ends;

@@ -18,7 +18,25 @@ cases!(
         in_64_mib,
         a_library_bound_to_itself_first,
         a_library_that_sees_another_malloc,
+        a_library_that_sees_another_malloc_with_few_addresses,
+        a_library_that_sees_another_malloc_with_few_addresses_from_the_beginning,
+        a_library_that_sees_another_malloc_with_locked_memory,
         a_storm_of_forks,
+    ]
+);
+
+cases!(
+    limits,
+    "limits.c",
+    Preloaded,
+    [
+        few_addresses_from_now_on,
+        few_addresses_from_now_on_by_another_hand,
+        few_addresses_from_now_on_in_several_threads,
+        all_memory_is_locked,
+        all_memory_is_locked_from_now_on,
+        later_memory_is_locked,
+        memory_is_locked_where_little_may_be,
     ]
 );
 
@@ -52,12 +70,7 @@ cases!(
     ]
 );
 
-cases!(
-    static_cxx,
-    "static.cc",
-    Static,
-    [containers_threads_and_exceptions_work, too_much_is_bad_alloc]
-);
+cases!(static_cxx, "static.cc", Static, [containers_threads_and_exceptions_work, too_much_is_bad_alloc]);
 
 cases!(
     static_pie_cxx,

@@ -1,5 +1,6 @@
 //! Linux.
 
+mod addresses;
 mod remap;
 mod threads;
 
@@ -7,6 +8,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
+pub(crate) use self::addresses::{address_limit, each_mapping, give_up, make_writable, map_at, reserve};
 pub(crate) use self::remap::remap;
 pub(crate) use self::threads::{never_had_threads, settle_thread, start_thread, thread_id, threads};
 use super::{ADDRESS_BITS, HugePages, Part};
@@ -73,50 +75,6 @@ pub(crate) fn map(len: usize, align: usize) -> Option<NonNull<u8>> {
     // SAFETY: as above.
     unsafe { unmap(aligned + len, padded - len - (aligned - start)) };
     NonNull::new(ptr::with_exposed_provenance_mut(aligned))
-}
-
-pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
-    if address_space_is_limited() {
-        return None;
-    }
-    // Memory that cannot be written is charged to no limit, and locked memory that is only read costs one page.
-    let start = mmap(0, len, libc::PROT_READ, libc::MAP_NORESERVE)?;
-    for advice in [libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
-        keeping_errno(|| {
-            // SAFETY: advice on the mapping made just above: a core dump has no use for a table that is mostly
-            // holes, and it must not be filled with huge pages.
-            unsafe { libc::madvise(start.as_ptr().cast(), len, advice) };
-        });
-    }
-    Some(start)
-}
-
-fn address_space_is_limited() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is ours to write.
-    let known = keeping_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) }) == 0;
-    known && limit.rlim_cur != libc::RLIM_INFINITY
-}
-
-/// # Safety
-/// `[start, start + len)` lies in what [`reserve`] returned.
-#[inline(never)]
-pub(crate) unsafe fn make_writable(start: usize, len: usize) -> bool {
-    keeping_errno(|| {
-        // SAFETY: the caller's contract.
-        unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(start), len, READ_WRITE) == 0 }
-    })
-}
-
-pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
-    let start = mmap(address, len, READ_WRITE, libc::MAP_FIXED_NOREPLACE)?;
-    if start.addr().get() == address {
-        return Some(start);
-    }
-    // Kernels before 4.17 take the flag for a mere hint.
-    // SAFETY: mapped just above, used by nobody.
-    unsafe { unmap(start.addr().get(), len) };
-    None
 }
 
 pub(crate) fn page_size() -> usize {

@@ -3,8 +3,11 @@
 //! | function | contract |
 //! |---|---|
 //! | `map(len, align)` | zeroed, readable and writable memory at a multiple of `align`, or `None` |
-//! | `reserve(len)` | addresses that read as zero, for a large table of which little will be used; `None` also where addresses are limited |
+//! | `reserve(place, len)` | addresses that read as zero, for a large table of which little will be used, exactly there if a place is named |
 //! | `make_writable(start, len)` | part of what `reserve` gave can be written from now on; `false` where refused |
+//! | `give_up(start, len)` | part of what `reserve` gave is free for others; `false` where refused: nothing happened |
+//! | `address_limit()` | bytes of addresses that the process may have, `None` without a limit |
+//! | `each_mapping(visit)` | visits the addresses of all that is mapped, as far as that is known, and where the program's own heap begins |
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
 //! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
@@ -91,6 +94,7 @@ impl HugePages {
 pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::c_void;
 
 mod cgroup;
+mod maps;
 
 /// Whether the page at `address`, the first byte of a page of memory of `map`, is in memory; `false` where that is not known.
 pub(crate) fn is_resident(address: usize) -> bool {

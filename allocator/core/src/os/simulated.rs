@@ -1,6 +1,7 @@
 //! A simulated operating system for the unit tests and Miri: a fixed piece of memory, handed out once, and calls
 //! that fail on demand.
 
+mod addresses;
 mod threads;
 
 use core::cell::{Cell, RefCell};
@@ -10,6 +11,7 @@ use core::ptr::NonNull;
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize;
 
+pub(crate) use self::addresses::*;
 pub(crate) use self::threads::*;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -54,6 +56,7 @@ pub(crate) enum Call {
     BarrierEverywhere,
     Collapse,
     Create,
+    GiveUp,
     HugePages,
     Resident,
     MakeWritable,
@@ -72,10 +75,11 @@ pub(crate) enum Call {
 impl Call {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::BarrierEverywhere,
         Self::Collapse,
         Self::Create,
+        Self::GiveUp,
         Self::HugePages,
         Self::Resident,
         Self::MakeWritable,
@@ -115,9 +119,6 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
     static REFUSED: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
     static REGION: Cell<Option<Region>> = const { Cell::new(None) };
-    /// Whether addresses are limited, and what `map_at` mapped since.
-    static LIMITED: Cell<bool> = const { Cell::new(false) };
-    static ISLANDS: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
     static ENVIRONMENT: Cell<[(&'static str, &'static str); 2]> = const { Cell::new([("", ""); 2]) };
     static PAGE_SIZE: Cell<usize> = const { Cell::new(super::PAGE) };
     static MEMORY_LIMIT: Cell<Option<usize>> = const { Cell::new(None) };
@@ -162,26 +163,6 @@ fn refused(call: Call) -> bool {
     refused
 }
 
-/// From now on the calling thread's memory comes from `len` bytes of its own: zeroed, all of them, at every call.
-/// Whatever was got from them before is no more. With `limited` addresses nothing can be reserved.
-#[cfg(all(test, not(miri)))]
-pub(crate) fn use_region(len: usize, limited: bool) {
-    LIMITED.set(limited);
-    let (start, used) = match REGION.take() {
-        Some(region) => (region.start, region.used),
-        None => (take(len, ALIGN).expect("the machine is large enough").as_ptr().expose_provenance(), 0),
-    };
-    // SAFETY: the machine's memory is an anonymous mapping, this part of it the caller's, and nobody uses it any more.
-    unsafe {
-        libc::madvise(core::ptr::with_exposed_provenance_mut(start), used, libc::MADV_DONTNEED);
-    }
-    for (start, len) in ISLANDS.take() {
-        // SAFETY: `map_at` mapped it, and nobody uses it any more.
-        unsafe { libc::munmap(core::ptr::with_exposed_provenance_mut(start), len) };
-    }
-    REGION.set(Some(Region { start, used: 0, len }));
-}
-
 /// All addresses of the simulated machine.
 pub(crate) fn window() -> Range<usize> {
     MACHINE.start..MACHINE.start + MEMORY
@@ -218,39 +199,6 @@ fn take(len: usize, align: usize) -> Option<NonNull<u8>> {
             Err(now) => used = now,
         }
     }
-}
-
-#[cfg(miri)]
-pub(crate) fn map_at(_: usize, _: usize) -> Option<NonNull<u8>> {
-    refused(Call::MapAt);
-    None
-}
-
-#[cfg(not(miri))]
-pub(crate) fn map_at(address: usize, len: usize) -> Option<NonNull<u8>> {
-    if refused(Call::MapAt) {
-        return None;
-    }
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let place = core::ptr::without_provenance_mut(address);
-    // SAFETY: a mapping where there is none.
-    let start = unsafe { libc::mmap(place, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    if start.addr() != address {
-        return None;
-    }
-    start.expose_provenance();
-    ISLANDS.with_borrow_mut(|islands| islands.push((address, len)));
-    NonNull::new(start.cast())
-}
-
-/// # Safety
-/// `[start, start + len)` lies in what [`reserve`] returned.
-pub(crate) unsafe fn make_writable(_: usize, _: usize) -> bool {
-    !refused(Call::MakeWritable)
-}
-
-pub(crate) fn reserve(len: usize) -> Option<NonNull<u8>> {
-    if LIMITED.get() || refused(Call::Reserve) { None } else { take(len, super::PAGE) }
 }
 
 /// # Safety

@@ -24,6 +24,16 @@ impl Ground<'_> {
     }
 }
 
+impl Ground<'_> {
+    /// Where the program's addresses are limited since a moment ago: gives up those that the tables reserve and do not need. Whether any became free.
+    #[cold]
+    pub(crate) fn let_go(self) -> bool {
+        // As long as this lives the tables stay as they are.
+        let _records = self.meta.lock();
+        self.units.heed_address_limit()
+    }
+}
+
 impl PageHeap {
     /// Whether the heap has more memory than it should.
     #[inline(always)]

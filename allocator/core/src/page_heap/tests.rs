@@ -16,6 +16,7 @@ use super::purge::DECAY_MS;
 use super::*;
 use crate::options::Name;
 use crate::sync::Guard;
+use crate::units::Kept;
 
 /// A span for blocks larger than a page, which no huge page is worth.
 fn sparsely(least: usize, most: usize) -> Wanted {
@@ -36,7 +37,7 @@ impl World {
         let world = Box::new(Self {
             options: Options::new(),
             shared: Shared::new(),
-            units: Units::new(),
+            units: Units::new(Box::leak(Box::new(Kept::new()))),
             meta: Lock::new(Meta::new()),
             home: Home::new(),
             heaps: PageHeaps::new(),

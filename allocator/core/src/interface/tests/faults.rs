@@ -308,6 +308,15 @@ const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "addresses are limited from now on",
+        prepare: used,
+        act: |world| {
+            os::limit_addresses(Some(1 << 20));
+            world.allocator.ground().let_go();
+            world.malloc(3 << 20) & world.malloc(33 << 20) & world.malloc(900) && world.free(3)
+        },
+    },
+    Scenario {
         name: "the limit of the control group",
         prepare: used,
         act: |world| world.malloc(17 << 20) & world.malloc(17 << 20) && world.free(1),

@@ -14,7 +14,8 @@ pub(crate) fn threads() -> Option<usize> {
     // The second field, a name in parentheses, may hold anything; the number of threads is the twentieth.
     let name_end = text[..length].iter().rposition(|&byte| byte == b')')?;
     let threads = text[name_end + 1..length].split(|&byte| byte == b' ').nth(18)?;
-    core::str::from_utf8(threads).ok()?.parse().ok()
+    // An emulator of processors leaves it out, and tells 0.
+    core::str::from_utf8(threads).ok()?.parse().ok().filter(|&threads| threads > 0)
 }
 
 pub(crate) fn never_had_threads() -> bool {

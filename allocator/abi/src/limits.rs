@@ -1,0 +1,80 @@
+//! The calls by which a program limits its own addresses, or locks all its memory: addresses that are only reserved count for both, so what is not needed
+//! is given up first. (A limit that another process sets is noticed when no more memory comes.)
+//!
+//! Beyond that each of these functions is the system's call of the same name, as in any C library.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = c_int;
+
+/// As the C library's.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit(
+    process: libc::pid_t,
+    resource: Resource,
+    new: *const c_void,
+    old: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let result = unsafe { libc::syscall(libc::SYS_prlimit64, process, resource, new, old) };
+    if result == 0 && resource == libc::RLIMIT_AS {
+        ample_core::after_limiting();
+    }
+    result as c_int
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prlimit64(
+    process: libc::pid_t,
+    resource: Resource,
+    new: *const c_void,
+    old: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { prlimit(process, resource, new, old) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setrlimit(resource: Resource, new: *const c_void) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { prlimit(0, resource, new, ptr::null_mut()) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setrlimit64(resource: Resource, new: *const c_void) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { prlimit(0, resource, new, ptr::null_mut()) }
+}
+
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlockall(flags: c_int) -> c_int {
+    // What is mapped already is not locked otherwise; and what is mapped later would be filled, islands of tables as well.
+    if flags & libc::MCL_CURRENT != 0 {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+        // SAFETY: `limit` is ours to write; a failure leaves it as it is.
+        unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+        ample_core::before_locking(limit.rlim_cur as usize);
+    }
+    // SAFETY: the call takes no pointer.
+    unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int }
+}

@@ -1,0 +1,22 @@
+//! What the process does about its own limits, as far as the allocator must know of it.
+
+use crate::global::PROCESS;
+use crate::os;
+
+/// Before all memory of the process is locked, of which no more than `most` bytes may be: gives up the addresses that are reserved for what may come, which
+/// would be locked, too.
+pub fn before_locking(most: usize) {
+    let reach = os::address_limit().map_or(most, |limit| limit.min(most));
+    // As long as this lives the tables stay as they are.
+    let _records = PROCESS.meta.lock();
+    PROCESS.units.let_go(reach);
+}
+
+/// After a limit of the process changed: where addresses are limited to fewer than are reserved, gives up those that are reserved for what may come, lest
+/// they be missing for the stacks of threads, and for all else that does not come from here. Waits for nobody: some set limits where nothing may wait, as
+/// in the child of a fork that runs no handlers. What is left undone is done when no more memory comes.
+pub fn after_limiting() {
+    if let Some(_records) = PROCESS.meta.try_lock() {
+        PROCESS.units.heed_address_limit();
+    }
+}
