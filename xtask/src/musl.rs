@@ -46,6 +46,14 @@ const NOT_ON_MUSL: LeftOut = &[
         &["fork::fork_while_other_threads_read_and_flush_streams"],
     ),
     (
+        "in the child of a fork, musl's first thread keeps a lock when it leaves (1.2.3)",
+        &["helper::a_process_ends_with_its_last_thread"],
+    ),
+    (
+        "musl does not tell whether a program has had one thread only",
+        &["fork::a_signal_handler_forks"],
+    ),
+    (
         "musl runs no function before all constructors",
         &[
             "lifecycle::blocks_from_before_all_constructors_live_on",
