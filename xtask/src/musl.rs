@@ -49,10 +49,7 @@ const NOT_ON_MUSL: LeftOut = &[
         "in the child of a fork, musl's first thread keeps a lock when it leaves (1.2.3)",
         &["helper::a_process_ends_with_its_last_thread"],
     ),
-    (
-        "musl does not tell whether a program has had one thread only",
-        &["fork::a_signal_handler_forks"],
-    ),
+    ("musl does not tell whether a program has had one thread only", &["fork::a_signal_handler_forks"]),
     (
         "musl runs no function before all constructors",
         &[
