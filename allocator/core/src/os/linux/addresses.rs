@@ -6,13 +6,13 @@ use core::ptr::{self, NonNull};
 use super::{READ_WRITE, keeping_errno, mmap, unmap};
 use crate::os::maps::Maps;
 
-/// A mapping exactly there.
+/// A mapping exactly there. The place is a hint: the system takes it where nothing is mapped. (ThreadSanitizer drops what it does not like of a hint, and would
+/// map at address 0 what is to be nowhere else.)
 fn map_there(address: usize, len: usize, protection: libc::c_int, flags: libc::c_int) -> Option<NonNull<u8>> {
-    let start = mmap(address, len, protection, flags | libc::MAP_FIXED_NOREPLACE)?;
+    let start = mmap(address, len, protection, flags)?;
     if start.addr().get() == address {
         return Some(start);
     }
-    // Kernels before 4.17 take the flag for a mere hint.
     // SAFETY: mapped just above, used by nobody.
     unsafe { unmap(start.addr().get(), len) };
     None
