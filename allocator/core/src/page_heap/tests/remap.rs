@@ -87,6 +87,7 @@ fn mappings_are_no_more_than_the_length_allows_however_often_runs_are_split_and_
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
 fn a_block_that_grows_goes_where_pages_are_and_room_is_left() {
     let world = World::new();
     let room = |units: usize| world.heap().allocate_with_room(world.ground(), units);
