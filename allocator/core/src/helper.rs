@@ -32,7 +32,7 @@ pub(crate) struct Helper {
     asked: AtomicU32,
     /// When it was put off, in milliseconds, in what a word holds of them.
     put_off_ms: AtomicUsize,
-    /// The process's first thread as `os::thread_id` tells it; 0: not known, or it has ended.
+    /// The process's first thread as `os::thread_id` tells it; 0: not known.
     first: AtomicUsize,
     /// Not 0: the process's first thread has ended.
     is_left: AtomicU32,
