@@ -51,6 +51,9 @@ pub fn history(arguments: &cli::History) -> Result<ExitCode> {
         if told.run.blocks == 0 {
             bail!("{} has no complete block: there is nothing to add", folder.display());
         }
+        if let Some(note) = &told.note {
+            anstream::eprintln!("ample: {}: {note}", folder.display());
+        }
         history.add(&told.run, &told.summary, &told.samples, &folder)?;
     }
     let Some(workload) = &arguments.workload else {

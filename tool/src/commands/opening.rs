@@ -47,6 +47,7 @@ impl Opening<'_> {
             command: std::env::args().collect(),
             shard: self.plan.shard,
             merged: Vec::new(),
+            damage: None,
             resumed: Vec::new(),
             started: timestamp(),
             ended: None,

@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::elf::{Facts, System};
+use crate::regular;
 
 /// Scripts whose interpreters are scripts themselves are followed so far, as the kernel does.
 const DEPTH: usize = 4;
@@ -47,7 +48,7 @@ pub fn examine(command: &OsStr, library: Option<System>) -> Result<Prospect, Not
         program = interpreter;
     }
     // What cannot be read (only executed) is left to the proof at run time.
-    let Some(facts) = fs::read(&program).ok().and_then(|bytes| Facts::read(&bytes)) else {
+    let Some(facts) = regular::read(&program).ok().and_then(|bytes| Facts::read(&bytes)) else {
         return Ok(Prospect { program, remarks, ..Prospect::default() });
     };
     remarks.extend(heap_of_its_own(&program, &facts));

@@ -23,6 +23,9 @@ pub struct Run {
     /// The shards that this run was merged from; empty where it was measured in one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Part>,
+    /// What is missing of its samples, where it was written from a damaged folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// When it was gone on with after an interruption, in UTC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<String>,

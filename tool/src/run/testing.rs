@@ -290,6 +290,7 @@ pub fn record() -> Run {
         command: vec!["ample".into(), "bench".into()],
         shard: None,
         merged: Vec::new(),
+        damage: None,
         resumed: Vec::new(),
         started: "20260101T000000Z".into(),
         ended: None,

@@ -233,6 +233,34 @@ fn runs_of_two_machines_are_reported_side_by_side_and_not_mixed() {
 }
 
 #[test]
+fn a_damaged_folder_is_told_of_and_what_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    done(folder.path(), &larson(&["--runs", "4", "--no-history", "--out", "whole"]));
+    altered(folder.path(), "whole", "half", |_| {});
+    let file = folder.path().join("half/samples.jsonl");
+    let text = fs::read_to_string(&file).expect("samples");
+    let lines: Vec<&str> = text.lines().collect();
+    fs::write(&file, lines[..lines.len() - 3].join("\n") + "\n").expect("written");
+    let told = "run.json tells of 4 complete blocks, and 2 are there";
+    let stdout = done(folder.path(), &["report", "half", "--out", "told"]);
+    assert!(stdout.contains(told), "{stdout}");
+    assert!(fs::read_to_string(folder.path().join("told/report.html")).expect("a page").contains(told));
+    let output = ample(folder.path(), &["history", "--add", "half", "--json"]);
+    let (stdout, stderr) = texts(&output);
+    assert!(stderr.contains(told), "{stderr}");
+    let runs: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!((&runs[0]["blocks"], &runs[0]["rows"]), (&2.into(), &1.into()));
+    fs::write(&file, "").expect("written");
+    let line = refused(folder.path(), 1, &["history", "--add", "half"]);
+    assert!(line.contains("half has no complete block"), "{line}");
+    altered(folder.path(), "whole", "outside", |run| run["started"] = "../../../x".into());
+    let line = refused(folder.path(), 1, &["report", "whole", "outside", "--out", "both"]);
+    assert!(line.contains("run.json is damaged: its start is"), "{line}");
+    let line = refused(folder.path(), 1, &["bench", "larson", "-a", "x=/dev/zero", "--quick", "-r", "1"]);
+    assert!(line.contains("cannot read /dev/zero: it is no regular file"), "{line}");
+}
+
+#[test]
 fn diff_exits_with_what_it_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let arguments = ["-std=gnu11", "-O2", "-fno-builtin"];

@@ -192,7 +192,10 @@ fn notes(older: &Merged, newer: &Merged) -> Vec<String> {
     let anew = before.is_some() && after.is_some() && before != after;
     let note = "The workloads' program was built anew in between; each run compares within its own.";
     let environment = older.run.environment_differences(&newer.run);
-    anew.then(|| note.to_owned()).into_iter().chain(environment).collect()
+    let of_runs = [("older", older), ("newer", newer)]
+        .into_iter()
+        .filter_map(|(which, merged)| merged.note.as_ref().map(|note| format!("The {which} run: {note}")));
+    anew.then(|| note.to_owned()).into_iter().chain(environment).chain(of_runs).collect()
 }
 
 /// Every row, judged together with all others.
