@@ -1,5 +1,6 @@
 //! What is on record before the first sample.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ impl Opening<'_> {
         Run {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
+            id: Some(random()),
             command: std::env::args().collect(),
             shard: self.plan.shard,
             merged: Vec::new(),
@@ -71,4 +73,9 @@ impl Opening<'_> {
             workloads: workloads.collect(),
         }
     }
+}
+
+/// A number that no other run has: the keys of the standard library's hashes are the system's random bytes.
+fn random() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }

@@ -14,7 +14,8 @@ CREATE TABLE runs (
     blocks INTEGER NOT NULL,
     interrupted INTEGER NOT NULL,
     folder TEXT NOT NULL,
-    UNIQUE (host, started)
+    -- What tells runs apart that began in the same second on the same host; empty where that was not kept.
+    identity TEXT NOT NULL
 );
 CREATE TABLE cells (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,

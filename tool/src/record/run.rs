@@ -15,6 +15,10 @@ pub struct Run {
     pub schema_version: u32,
     /// Version of the tool.
     pub tool_version: String,
+    /// What tells it from another run that began in the same second on the same host; none in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The command line.
     pub command: Vec<String>,
     /// The part of a whole run that this is; none for a whole run.

@@ -287,6 +287,7 @@ pub fn record() -> Run {
     Run {
         schema_version: SCHEMA_VERSION,
         tool_version: "1".into(),
+        id: None,
         command: vec!["ample".into(), "bench".into()],
         shard: None,
         merged: Vec::new(),

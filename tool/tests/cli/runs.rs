@@ -233,6 +233,25 @@ fn runs_of_two_machines_are_reported_side_by_side_and_not_mixed() {
 }
 
 #[test]
+fn tools_that_begin_at_once_keep_all_their_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let begin = || {
+        let mut command = tool(folder.path());
+        command.args(larson(&["--runs", "1", "--history", "all.sqlite"]));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs")
+    };
+    let tools: Vec<_> = (0..3).map(|_| begin()).collect();
+    for tool in tools {
+        let output = tool.wait_with_output().expect("ends");
+        assert!(output.status.success(), "{}", texts(&output).1);
+    }
+    let text = done(folder.path(), &["history", "--history", "all.sqlite", "--json"]);
+    let runs: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(runs.as_array().expect("a list").len(), 3, "{text}");
+    assert_eq!(fs::read_dir(folder.path().join("ample-out")).expect("a folder").count(), 3);
+}
+
+#[test]
 fn a_damaged_folder_is_told_of_and_what_is_no_file_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     done(folder.path(), &larson(&["--runs", "4", "--no-history", "--out", "whole"]));
