@@ -41,6 +41,7 @@ impl Opening<'_> {
             operation: entry.description.operation.clone(),
             settings: entry.settings.clone(),
             threads: entry.threads.clone(),
+            task: entry.task.clone(),
         });
         Run {
             schema_version: SCHEMA_VERSION,

@@ -18,3 +18,4 @@ INSERT INTO new_runs SELECT id, started, host, machine, machine_record, baseline
     blocks, interrupted, folder, '' FROM runs;
 DROP TABLE runs;
 ALTER TABLE new_runs RENAME TO runs;
+ALTER TABLE cells ADD COLUMN task TEXT NOT NULL DEFAULT '';

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, named_params, params};
 use serde::Serialize;
 
-use crate::record::{Machine, Run, Sample};
+use crate::record::{Machine, Run, Sample, Task};
 use crate::report::{Cell, Comparison, Summary};
 use crate::run::in_force;
 
@@ -65,6 +65,8 @@ pub struct Point {
     pub settings: String,
     /// The parameters that were in force, those that nobody set included, as JSON; `{}` where that was not kept.
     pub parameters: String,
+    /// What a program of the user's was asked to do; empty for other workloads, and where that was not kept.
+    pub task: String,
     /// The baseline.
     pub baseline: String,
     /// Version, commit and build id of the allocator.
@@ -164,11 +166,11 @@ impl History {
         let mut statement = self.connection.prepare(
             "SELECT started, host, machine, workload, threads, settings, parameters, baseline, build, blocks, \
              operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
-             peak_rss, peak_rss_low, peak_rss_high \
+             peak_rss, peak_rss_low, peak_rss_high, task \
              FROM cells JOIN runs ON runs.id = cells.run \
              WHERE workload = :workload AND allocator = :allocator AND (:threads IS NULL OR threads = :threads) \
-             ORDER BY machine, baseline, workload, threads, settings, min(started) OVER \
-             (PARTITION BY machine, baseline, workload, threads, settings, parameters), parameters, started",
+             ORDER BY machine, baseline, workload, task, threads, settings, min(started) OVER \
+             (PARTITION BY machine, baseline, workload, task, threads, settings, parameters), parameters, started",
         )?;
         let point = |row: &rusqlite::Row<'_>| {
             let ratio = |at: usize| -> rusqlite::Result<Option<[f64; 3]>> {
@@ -190,6 +192,7 @@ impl History {
                 peak_rss_bytes: row.get(11)?,
                 throughput: ratio(12)?,
                 peak_rss: ratio(15)?,
+                task: row.get(18)?,
             })
         };
         let Wanted { workload, threads, allocator } = *wanted;
@@ -271,14 +274,15 @@ fn put(
     )?;
     let id = transaction.last_insert_rowid();
     let mut insert = transaction.prepare(
-        "INSERT INTO cells (run, workload, threads, settings, parameters, allocator, build, sha256, \
+        "INSERT INTO cells (run, workload, threads, settings, parameters, task, allocator, build, sha256, \
          operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
          peak_rss, peak_rss_low, peak_rss_high) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?;
     for row in &summary.rows {
         let about = run.workloads.iter().find(|workload| workload.name == row.workload);
         let settings = serde_json::to_string(&about.map(|about| &about.settings))?;
+        let task = about.and_then(|about| about.task.as_ref()).map(Task::line).unwrap_or_default();
         let parameters = serde_json::to_string(&in_force(&row.workload, samples))?;
         for (allocator, cell) in run.allocators.iter().zip(&row.cells) {
             let Cell::Measured(figures) = cell else { continue };
@@ -289,6 +293,7 @@ fn put(
                 row.threads,
                 settings,
                 parameters,
+                task,
                 allocator.name,
                 allocator.build(),
                 allocator.sha256,
@@ -381,7 +386,7 @@ mod tests {
         let path = folder.path().join("history.sqlite");
         let (mut run, summary, samples) = measured();
         History::open(&path).and_then(|mut new| new.add(&run, &summary, &samples, &path)).expect("added");
-        let older = "ALTER TABLE cells DROP COLUMN parameters; ALTER TABLE runs DROP COLUMN identity; \
+        let older = "ALTER TABLE cells DROP COLUMN parameters; ALTER TABLE cells DROP COLUMN task; ALTER TABLE runs DROP COLUMN identity; \
             PRAGMA user_version = 1";
         Connection::open(&path).and_then(|made| made.execute_batch(older)).expect("as version 1 was");
         let mut history = History::open(&path).expect("opened");
@@ -409,7 +414,7 @@ mod tests {
         history.add(&run, &summary, &samples, &path).expect("added");
         assert_eq!(history.entries().expect("entries").len(), 4, "no id, and another command");
         drop(history);
-        let older = "ALTER TABLE runs DROP COLUMN identity; PRAGMA user_version = 2";
+        let older = "ALTER TABLE cells DROP COLUMN task; ALTER TABLE runs DROP COLUMN identity; PRAGMA user_version = 2";
         Connection::open(&path).and_then(|made| made.execute_batch(older)).expect("as version 2 was");
         let mut history = History::open(&path).expect("opened");
         history.add(&run, &summary, &samples, &path).expect("replaced");

@@ -25,6 +25,8 @@ CREATE TABLE cells (
     settings TEXT NOT NULL,
     -- Parameters that were in force, those that nobody set included, as JSON; {} where that was not kept.
     parameters TEXT NOT NULL,
+    -- What a program of the user's was asked to do; empty for other workloads, and where that was not kept.
+    task TEXT NOT NULL,
     allocator TEXT NOT NULL,
     -- Version, commit, build id.
     build TEXT NOT NULL,

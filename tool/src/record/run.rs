@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, Noise, Pass, Shard};
+use super::{Machine, Noise, Pass, Shard, Task};
 use crate::allocators::Allocator;
 use crate::stats::FaultModel;
 
@@ -149,4 +149,7 @@ pub struct Workload {
     pub settings: BTreeMap<String, f64>,
     /// Thread counts.
     pub threads: Vec<u32>,
+    /// What a program of the user's was asked to do; none for other workloads, and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
 }

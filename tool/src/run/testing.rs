@@ -326,6 +326,7 @@ pub fn workloads(plan: &Plan) -> Vec<Workload> {
         operation: entry.description.operation.clone(),
         settings: entry.settings.clone(),
         threads: entry.threads.clone(),
+        task: entry.task.clone(),
     };
     plan.entries.iter().map(workload).collect()
 }

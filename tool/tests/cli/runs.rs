@@ -321,6 +321,30 @@ fn diff_exits_with_what_it_found() {
 }
 
 #[test]
+fn programs_of_one_name_that_do_different_things_are_not_held_against_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "x", SERVING, &["-std=gnu11", "-O2", "-fno-builtin"]);
+    for (out, script) in [("short", "sleep 0.02"), ("long", "sleep 0.03")] {
+        let compare = ["compare", "-a", "./libx.so", "-r", "10", "--out", out, "--", "sh", "-c", script];
+        done(folder.path(), &compare);
+    }
+    let line = refused(folder.path(), 4, &["diff", "short", "long"]);
+    let told = "under one name: sh: command: sh -c 'sleep 0.02', and sh -c 'sleep 0.03'";
+    assert!(line.contains(told), "{line}");
+    done(folder.path(), &["history", "--add", "short", "long"]);
+    let text = done(folder.path(), &["history", "sh", "-a", "x"]);
+    for script in ["sleep 0.02", "sleep 0.03"] {
+        assert!(text.contains(&format!("sh × 1, sh -c '{script}' (/")), "{text}");
+    }
+    // Records of older versions do not tell.
+    altered(folder.path(), "long", "older", |run| {
+        run["workloads"][0].as_object_mut().expect("a workload").remove("task").expect("recorded");
+    });
+    let output = ample(folder.path(), &["diff", "short", "older"]);
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{}", texts(&output).1);
+}
+
+#[test]
 fn the_history_has_every_run_that_may_be_added_and_shows_a_row_over_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join(".data/ample/history.sqlite");

@@ -163,6 +163,10 @@ fn refuse(older: &Merged, newer: &Merged, runs: &[Run; 2]) -> Result<(), Incompa
     if !machine.is_empty() {
         reasons.push(format!("they ran on another machine: {}", machine.join("; ")));
     }
+    let tasks = older.run.task_differences(&newer.run);
+    if !tasks.is_empty() {
+        reasons.push(format!("they measured different things under one name: {}", tasks.join("; ")));
+    }
     let baseline =
         |merged: &Merged| merged.run.allocators.iter().find(|allocator| allocator.is_baseline()).cloned();
     match (baseline(older), baseline(newer)) {

@@ -215,6 +215,20 @@ mod tests {
         let mut other = merged(1.0, 2, 12, false);
         other.run.workloads[0].settings.insert("rounds".into(), 7.0);
         assert!(refused(&older, &other, None).contains("no row in common"));
+        let task = |metrics: &[&str]| crate::record::Task {
+            command: "./work 300".into(),
+            file: "/work".into(),
+            sha256: None,
+            metrics: metrics.iter().map(|&metric| metric.to_owned()).collect(),
+            exit_code: 0,
+        };
+        let (mut one, mut other) = (merged(1.0, 1, 12, false), merged(1.0, 2, 12, false));
+        one.run.workloads[0].task = Some(task(&[]));
+        assert!(!changes(&one, &other).worse, "what was not recorded is taken for the same");
+        other.run.workloads[0].task = Some(task(&["requests (more is better)"]));
+        let metric = "under one name: larson: metric: wall time, and requests (more is better)";
+        assert!(refused(&one, &other, None).contains(metric), "{}", refused(&one, &other, None));
+        assert!(one.run.plan_differences(&other.run).join("; ").contains("larson: metric: wall time"));
         assert!(refused(&older, &older, Some(&["y".to_owned()])).contains("y is not in both runs"));
     }
 }
