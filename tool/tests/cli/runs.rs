@@ -301,6 +301,22 @@ fn diff_exits_with_what_it_found() {
     assert!(memory["value"].as_f64().expect("a ratio") > 3.0, "{memory}");
     assert_eq!(changes["allocators"][0]["same"], false);
 
+    altered(folder.path(), "thin", "broken", |_| {});
+    let file = folder.path().join("broken/samples.jsonl");
+    let broken = |mut sample: Value| {
+        if sample["allocator"] == "glibc" && sample["pass"] == "timed" {
+            sample["result"] = serde_json::json!({"status": "failed", "reason": "it broke"});
+        }
+        sample.to_string() + "\n"
+    };
+    let text: String = samples(&folder.path().join("broken")).into_iter().map(broken).collect();
+    fs::write(file, text).expect("written");
+    let output = ample(folder.path(), &["diff", "thin", "broken"]);
+    let (stdout, _) = texts(&output);
+    assert_eq!(output.status.code(), Some(3), "{stdout}");
+    assert!(stdout.contains("fails now: glibc: larson, threads 1: it broke"), "{stdout}");
+    assert!(stdout.contains("gone: x: larson, threads 1: glibc has no number"), "{stdout}");
+
     altered(folder.path(), "thin", "machine", |run| run["machine"]["cpus"] = 4096.into());
     altered(folder.path(), "thin", "glibc", |run| run["allocators"][0]["sha256"] = "ff".into());
     altered(folder.path(), "thin", "few", |run| run["blocks"] = 9.into());
