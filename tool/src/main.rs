@@ -1,7 +1,7 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
-//! Modules bottom-up, each using only those before it: [`error`], [`stats`], [`carried`], [`allocators`],
-//! [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
+//! Modules bottom-up, each using only those before it: [`error`], [`regular`], [`stats`], [`carried`],
+//! [`allocators`], [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
 
 mod allocators;
 mod apps;
@@ -13,6 +13,7 @@ mod history;
 mod merge;
 mod programs;
 mod record;
+mod regular;
 mod report;
 mod run;
 mod stats;

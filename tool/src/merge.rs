@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::record::{BlockLog, Judgement, Noise, Part, Run, Sample, Shard, Stored};
-use crate::run::complete_blocks;
+use crate::run::{complete_blocks, lost};
 
 /// A run that was measured in one, or put together from its shards.
 #[derive(Debug)]
@@ -88,8 +88,12 @@ fn missing(place: &[Stored]) -> Vec<Shard> {
 
 fn put_together(mut place: Vec<Stored>) -> Result<Merged> {
     if place[0].run.shard.is_none() {
-        let Stored { path, run, samples } = place.remove(0);
-        let note = note(&run.merged);
+        let Stored { path, mut run, samples } = place.remove(0);
+        if let Some(lost) = lost(&run, &samples) {
+            run.blocks = complete_blocks(&run, &samples);
+            run.damage = Some(lost);
+        }
+        let note = joined(note(&run.merged).into_iter().chain(run.damage.clone()));
         return Ok(Merged { run, samples, folders: vec![path], note });
     }
     place.sort_by_key(|stored| stored.run.shard);
@@ -105,8 +109,12 @@ fn put_together(mut place: Vec<Stored>) -> Result<Merged> {
     }
     samples.sort_by_key(|sample| (sample.block.is_some(), sample.block));
     let run = record(&place, &numbers);
-    let note = note(&run.merged);
+    let note = joined(note(&run.merged).into_iter().chain(run.damage.clone()));
     Ok(Merged { run, samples, folders: place.into_iter().map(|stored| stored.path).collect(), note })
+}
+
+fn joined(notes: impl Iterator<Item = String>) -> Option<String> {
+    Some(notes.collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty())
 }
 
 fn shards(place: &[Stored]) -> impl Iterator<Item = (&Stored, Shard)> {
@@ -189,8 +197,12 @@ fn record(place: &[Stored], numbers: &Numbers) -> Run {
         started: stored.run.started.clone(),
         blocks: complete(stored),
     };
+    let damage = place.iter().filter_map(|stored| {
+        lost(&stored.run, &stored.samples).map(|lost| format!("{}: {lost}", name(stored)))
+    });
     Run {
         shard: None,
+        damage: joined(damage),
         merged: shards(place).map(part).collect(),
         resumed: runs().flat_map(|run| run.resumed.clone()).collect(),
         started: runs().map(|run| run.started.clone()).min().unwrap_or_default(),
@@ -277,6 +289,22 @@ mod tests {
         assert_eq!(origins(&merged[0]), [(0, 1), (1, 3), (2, 1)]);
         assert_eq!((merged[0].run.blocks, merged[0].run.interrupted), (3, true));
         assert!(merged[0].note.as_ref().expect("a note").ends_with("Missing: 2/3."), "{:?}", merged[0].note);
+    }
+
+    #[test]
+    fn samples_that_are_not_there_are_told_of_and_their_blocks_do_not_count() {
+        let mut half = stored("a", None, 12);
+        half.samples.truncate(half.samples.len() / 2);
+        let merged = merge(vec![half]).expect("merged").remove(0);
+        assert!((1..12).contains(&merged.run.blocks), "{}", merged.run.blocks);
+        let there = format!("12 complete blocks, and {} are there", merged.run.blocks);
+        assert!(merged.note.as_ref().is_some_and(|note| note.contains(&there)), "{:?}", merged.note);
+        let mut empty = stored("b", Some((2, 2)), 3);
+        empty.samples.clear();
+        let merged = merge(vec![stored("a", Some((1, 2)), 3), empty]).expect("merged").remove(0);
+        assert_eq!(merged.run.blocks, 3);
+        let note = merged.note.expect("a note");
+        assert!(note.contains("b (shard 2/2): The samples are damaged"), "{note}");
     }
 
     #[test]

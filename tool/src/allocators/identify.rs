@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use object::{Object as _, ObjectSymbol as _};
 use sha2::{Digest as _, Sha256};
+
+use crate::regular;
 
 /// What the bytes of a library file tell.
 pub struct Identity {
@@ -40,7 +41,7 @@ const FAMILY: &[&str] =
 
 /// Reads the library. Fails for a file that is missing, unreadable or no ELF file.
 pub fn identify(library: &Path) -> Result<Identity> {
-    let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let bytes = regular::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let elf = object::File::parse(&*bytes)
         .with_context(|| format!("{} is not a shared library", library.display()))?;
     let defines: BTreeSet<String> = elf
@@ -78,7 +79,7 @@ fn unmask(name: &str, defines: &BTreeSet<String>) -> Option<String> {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn file_sha256(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = regular::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hexadecimal(&Sha256::digest(&bytes)))
 }
 
@@ -142,6 +143,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_program_is_an_elf_file_without_malloc_of_its_own() {

@@ -42,7 +42,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
         chosen.insert(at, as_is(file));
     }
 
-    let plan = plan(&subject, arguments.seed);
+    let plan = plan(&subject, &prospect.file, arguments.seed);
     let stopping = arguments
         .runs
         .map_or_else(|| Stopping::budget(arguments.budget, None), |runs| Stopping::blocks(runs as usize));

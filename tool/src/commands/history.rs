@@ -51,6 +51,9 @@ pub fn history(arguments: &cli::History) -> Result<ExitCode> {
         if told.run.blocks == 0 {
             bail!("{} has no complete block: there is nothing to add", folder.display());
         }
+        if let Some(note) = &told.note {
+            anstream::eprintln!("ample: {}: {note}", folder.display());
+        }
         history.add(&told.run, &told.summary, &told.samples, &folder)?;
     }
     let Some(workload) = &arguments.workload else {
@@ -92,17 +95,19 @@ fn runs(entries: &[Entry]) -> String {
     rows(&head, &cells, head.len()) + "\n"
 }
 
-/// A table for each machine, baseline, number of threads and set of parameters in force: only within one can
+/// A table for each machine, baseline, task, number of threads and set of parameters in force: only within one can
 /// figures be held against each other.
 fn over_time(points: &[Point]) -> String {
     let head = ["started", "host", "blocks", "speed × glibc", "memory × glibc", "build"].map(str::to_owned);
     let same_row = |a: &Point, b: &Point| {
-        (&a.machine, &a.baseline, a.threads, &a.settings) == (&b.machine, &b.baseline, b.threads, &b.settings)
+        (&a.machine, &a.baseline, &a.task, a.threads, &a.settings)
+            == (&b.machine, &b.baseline, &b.task, b.threads, &b.settings)
     };
     let same = |a: &Point, b: &Point| same_row(a, b) && a.parameters == b.parameters;
     let mut text = String::new();
     for group in points.chunk_by(same) {
-        let Point { machine, baseline, workload, threads, settings, parameters, .. } = &group[0];
+        let Point { machine, baseline, workload, threads, settings, parameters, task, .. } = &group[0];
+        let task = if task.is_empty() { String::new() } else { format!(", {task}") };
         let changed =
             points.iter().any(|point| same_row(point, &group[0]) && point.parameters != *parameters);
         let settings = match (changed, parameters.as_str(), settings.as_str()) {
@@ -112,7 +117,7 @@ fn over_time(points: &[Point]) -> String {
             (false, _, "{}") => String::new(),
             (false, _, set) => format!(", {set}"),
         };
-        text += &format!("{workload} × {threads}{settings} on {machine}; glibc {baseline}\n");
+        text += &format!("{workload} × {threads}{task}{settings} on {machine}; glibc {baseline}\n");
         let cells: Vec<Vec<String>> = group
             .iter()
             .map(|point| {
@@ -148,6 +153,7 @@ mod tests {
             threads: 2,
             settings: settings.into(),
             parameters: parameters.into(),
+            task: String::new(),
             baseline: "2.36".into(),
             build: "1.0".into(),
             blocks: 10,
@@ -180,6 +186,11 @@ mod tests {
         assert_eq!(
             heads(&[point("{}", older), point("{}", now)]),
             [format!("larson × 2, {older}"), format!("larson × 2, {now}")]
+        );
+        let of = |task: &str| Point { task: task.into(), ..point("{}", "{}") };
+        assert_eq!(
+            heads(&[of(""), of("./a 1"), of("./a 1"), of("./a 2")]),
+            ["larson × 2", "larson × 2, ./a 1", "larson × 2, ./a 2"]
         );
         assert_eq!(
             heads(&[point(set, "{}"), point(set, now)]),

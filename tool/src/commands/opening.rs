@@ -1,5 +1,6 @@
 //! What is on record before the first sample.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,13 +41,16 @@ impl Opening<'_> {
             operation: entry.description.operation.clone(),
             settings: entry.settings.clone(),
             threads: entry.threads.clone(),
+            task: entry.task.clone(),
         });
         Run {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
+            id: Some(random()),
             command: std::env::args().collect(),
             shard: self.plan.shard,
             merged: Vec::new(),
+            damage: None,
             resumed: Vec::new(),
             started: timestamp(),
             ended: None,
@@ -70,4 +74,9 @@ impl Opening<'_> {
             workloads: workloads.collect(),
         }
     }
+}
+
+/// A number that no other run has: the keys of the standard library's hashes are the system's random bytes.
+fn random() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }

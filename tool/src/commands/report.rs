@@ -15,7 +15,7 @@ use crate::report::{Overview, Told};
 pub fn report(arguments: &Report) -> Result<ExitCode> {
     let runs = read(&arguments.folders)?;
     let overview = Overview { runs: runs.into_iter().map(Told::new).collect() };
-    let page = overview.write(&Folder::place(arguments.out.as_deref(), &timestamp(), "report"))?;
+    let page = overview.write(&Folder::place(arguments.out.as_deref(), &timestamp(), "report")?)?;
     if arguments.json {
         print(&(overview.json()? + "\n"))?;
     } else {

@@ -6,18 +6,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, named_params, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, named_params, params};
 use serde::Serialize;
 
-use crate::record::{Machine, Run, Sample};
+use crate::record::{Machine, Run, Sample, Task};
 use crate::report::{Cell, Comparison, Summary};
 use crate::run::in_force;
 
 /// Version of the tables; raised when a column changes its meaning.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 const TABLES: &str = include_str!("tables.sql");
-/// Turns tables of version 1, which did not tell what a workload did by default, into today's.
+/// Turns tables of version 1, which did not tell what a workload did by default, into those of version 2.
 const FROM_1: &str = "ALTER TABLE cells ADD COLUMN parameters TEXT NOT NULL DEFAULT '{}'";
+/// Turns those of version 2, which had one run a second of each host, into today's.
+const FROM_2: &str = include_str!("from_2.sql");
 
 /// A database of runs.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub struct Point {
     pub settings: String,
     /// The parameters that were in force, those that nobody set included, as JSON; `{}` where that was not kept.
     pub parameters: String,
+    /// What a program of the user's was asked to do; empty for other workloads, and where that was not kept.
+    pub task: String,
     /// The baseline.
     pub baseline: String,
     /// Version, commit and build id of the allocator.
@@ -109,28 +113,23 @@ impl History {
         }
         let mut connection = Connection::open(path).with_context(explain)?;
         connection.busy_timeout(std::time::Duration::from_secs(10)).with_context(explain)?;
-        connection.pragma_update(None, "foreign_keys", true).with_context(explain)?;
-        let transaction = connection.transaction().with_context(explain)?;
-        let version: i64 =
-            transaction.pragma_query_value(None, "user_version", |row| row.get(0)).with_context(explain)?;
-        match version {
-            0 => transaction.execute_batch(TABLES).with_context(explain)?,
-            1 => transaction.execute_batch(FROM_1).with_context(explain)?,
-            VERSION => {}
-            later => bail!(
-                "the history {} is of version {later}, and this tool reads version {VERSION}; name another one with --history",
+        let found = version(&connection).with_context(explain)?;
+        if !(0..=VERSION).contains(&found) {
+            bail!(
+                "the history {} is of version {found}, and this tool reads version {VERSION}; name another one with --history",
                 path.display()
-            ),
+            );
         }
         // Whoever only looks writes nothing: the file may be read-only, or another process be adding to it.
-        if version != VERSION {
-            transaction.pragma_update(None, "user_version", VERSION).with_context(explain)?;
+        if found != VERSION {
+            update(&mut connection).with_context(explain)?;
         }
-        transaction.commit().with_context(explain)?;
+        connection.pragma_update(None, "foreign_keys", true).with_context(explain)?;
         Ok(Self { connection })
     }
 
-    /// Adds a run with its figures and samples. One that is there already, by host and start, is replaced.
+    /// Adds a run with its figures and samples. It replaces itself, where it is there already: the run of the same
+    /// host, start and id; without an id, that of the same host, start, command and seed.
     pub fn add(&mut self, run: &Run, summary: &Summary, samples: &[Sample], folder: &Path) -> Result<()> {
         let transaction = self.connection.transaction()?;
         put(&transaction, run, summary, samples, folder).context("cannot add the run to the history")?;
@@ -167,11 +166,11 @@ impl History {
         let mut statement = self.connection.prepare(
             "SELECT started, host, machine, workload, threads, settings, parameters, baseline, build, blocks, \
              operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
-             peak_rss, peak_rss_low, peak_rss_high \
+             peak_rss, peak_rss_low, peak_rss_high, task \
              FROM cells JOIN runs ON runs.id = cells.run \
              WHERE workload = :workload AND allocator = :allocator AND (:threads IS NULL OR threads = :threads) \
-             ORDER BY machine, baseline, workload, threads, settings, min(started) OVER \
-             (PARTITION BY machine, baseline, workload, threads, settings, parameters), parameters, started",
+             ORDER BY machine, baseline, workload, task, threads, settings, min(started) OVER \
+             (PARTITION BY machine, baseline, workload, task, threads, settings, parameters), parameters, started",
         )?;
         let point = |row: &rusqlite::Row<'_>| {
             let ratio = |at: usize| -> rusqlite::Result<Option<[f64; 3]>> {
@@ -193,6 +192,7 @@ impl History {
                 peak_rss_bytes: row.get(11)?,
                 throughput: ratio(12)?,
                 peak_rss: ratio(15)?,
+                task: row.get(18)?,
             })
         };
         let Wanted { workload, threads, allocator } = *wanted;
@@ -210,6 +210,27 @@ impl History {
     }
 }
 
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Makes the tables, or turns older ones into today's.
+fn update(connection: &mut Connection) -> rusqlite::Result<()> {
+    // A table that is replaced would take the rows that refer to it with it.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    // Of several tools that begin at once, one makes the tables, and the others wait for it.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match version(&transaction)? {
+        0 => transaction.execute_batch(TABLES)?,
+        1 => transaction.execute_batch(&format!("{FROM_1};\n{FROM_2}"))?,
+        2 => transaction.execute_batch(FROM_2)?,
+        // Another tool was faster.
+        _ => return Ok(()),
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
 fn put(
     transaction: &Transaction<'_>,
     run: &Run,
@@ -217,10 +238,12 @@ fn put(
     samples: &[Sample],
     folder: &Path,
 ) -> Result<()> {
+    let identity = run.id.as_deref().unwrap_or_default();
     let known: Option<i64> = transaction
         .query_row(
-            "SELECT id FROM runs WHERE host = ?1 AND started = ?2",
-            params![run.machine.host, run.started],
+            "SELECT id FROM runs WHERE host = ?1 AND started = ?2 AND identity = ?3 \
+             AND (identity <> '' OR (command = ?4 AND seed = ?5))",
+            params![run.machine.host, run.started, identity, run.command.join(" "), run.seed.to_string()],
             |row| row.get(0),
         )
         .optional()?;
@@ -231,7 +254,8 @@ fn put(
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     transaction.execute(
         "INSERT INTO runs (started, host, machine, machine_record, baseline, tool_version, command, preset, \
-         seed, blocks, interrupted, folder) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         seed, blocks, interrupted, folder, identity) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         params![
             run.started,
             run.machine.host,
@@ -245,18 +269,20 @@ fn put(
             run.blocks,
             summary.interrupted,
             folder.display().to_string(),
+            identity,
         ],
     )?;
     let id = transaction.last_insert_rowid();
     let mut insert = transaction.prepare(
-        "INSERT INTO cells (run, workload, threads, settings, parameters, allocator, build, sha256, \
+        "INSERT INTO cells (run, workload, threads, settings, parameters, task, allocator, build, sha256, \
          operations_per_second, peak_rss_bytes, throughput, throughput_low, throughput_high, \
          peak_rss, peak_rss_low, peak_rss_high) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?;
     for row in &summary.rows {
         let about = run.workloads.iter().find(|workload| workload.name == row.workload);
         let settings = serde_json::to_string(&about.map(|about| &about.settings))?;
+        let task = about.and_then(|about| about.task.as_ref()).map(Task::line).unwrap_or_default();
         let parameters = serde_json::to_string(&in_force(&row.workload, samples))?;
         for (allocator, cell) in run.allocators.iter().zip(&row.cells) {
             let Cell::Measured(figures) = cell else { continue };
@@ -267,6 +293,7 @@ fn put(
                 row.threads,
                 settings,
                 parameters,
+                task,
                 allocator.name,
                 allocator.build(),
                 allocator.sha256,
@@ -359,7 +386,8 @@ mod tests {
         let path = folder.path().join("history.sqlite");
         let (mut run, summary, samples) = measured();
         History::open(&path).and_then(|mut new| new.add(&run, &summary, &samples, &path)).expect("added");
-        let older = "ALTER TABLE cells DROP COLUMN parameters; PRAGMA user_version = 1";
+        let older = "ALTER TABLE cells DROP COLUMN parameters; ALTER TABLE cells DROP COLUMN task; ALTER TABLE runs DROP COLUMN identity; \
+            PRAGMA user_version = 1";
         Connection::open(&path).and_then(|made| made.execute_batch(older)).expect("as version 1 was");
         let mut history = History::open(&path).expect("opened");
         run.started = "20260102T000000Z".into();
@@ -368,6 +396,44 @@ mod tests {
         let points = History::open(&path).and_then(|again| again.points(&wanted("larson", Some(1), "ample")));
         let parameters: Vec<_> = points.expect("points").into_iter().map(|point| point.parameters).collect();
         assert_eq!(parameters, ["{}", r#"{"rounds":3.0}"#]);
+    }
+
+    #[test]
+    fn runs_that_begin_in_the_same_second_are_all_kept_and_older_tables_say_who_is_who() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        let (mut run, summary, samples) = measured();
+        let with_id = |id: &str| Run { id: Some(id.into()), ..run.clone() };
+        let (first, second) = (with_id("1"), with_id("2"));
+        let mut history = History::open(&path).expect("made");
+        for run in [&run, &first, &second, &second, &run] {
+            history.add(run, &summary, &samples, &path).expect("added");
+        }
+        assert_eq!(history.entries().expect("entries").len(), 3);
+        run.command.push("--out".into());
+        history.add(&run, &summary, &samples, &path).expect("added");
+        assert_eq!(history.entries().expect("entries").len(), 4, "no id, and another command");
+        drop(history);
+        let older = "ALTER TABLE cells DROP COLUMN task; ALTER TABLE runs DROP COLUMN identity; PRAGMA user_version = 2";
+        Connection::open(&path).and_then(|made| made.execute_batch(older)).expect("as version 2 was");
+        let mut history = History::open(&path).expect("opened");
+        history.add(&run, &summary, &samples, &path).expect("replaced");
+        let rows: Vec<usize> = history.entries().expect("entries").iter().map(|entry| entry.rows).collect();
+        assert_eq!(rows, [2, 2, 2, 2], "cells stay with their runs");
+        assert_eq!(history.points(&wanted("larson", Some(1), "ample")).expect("points").len(), 4);
+    }
+
+    #[test]
+    fn several_tools_may_make_the_tables_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        std::thread::scope(|scope| {
+            let open = || History::open(&path).map(drop);
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            for one in all {
+                one.join().expect("ends").expect("opened");
+            }
+        });
     }
 
     #[test]

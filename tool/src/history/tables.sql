@@ -14,7 +14,8 @@ CREATE TABLE runs (
     blocks INTEGER NOT NULL,
     interrupted INTEGER NOT NULL,
     folder TEXT NOT NULL,
-    UNIQUE (host, started)
+    -- What tells runs apart that began in the same second on the same host; empty where that was not kept.
+    identity TEXT NOT NULL
 );
 CREATE TABLE cells (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -24,6 +25,8 @@ CREATE TABLE cells (
     settings TEXT NOT NULL,
     -- Parameters that were in force, those that nobody set included, as JSON; {} where that was not kept.
     parameters TEXT NOT NULL,
+    -- What a program of the user's was asked to do; empty for other workloads, and where that was not kept.
+    task TEXT NOT NULL,
     allocator TEXT NOT NULL,
     -- Version, commit, build id.
     build TEXT NOT NULL,

@@ -1,7 +1,6 @@
 //! What the ELF file of a program tells of its memory.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use object::elf::{DT_NEEDED, FileHeader64};
@@ -97,7 +96,7 @@ pub struct System {
 
 /// The system that a library is for; none where it cannot be read.
 pub fn system_of(library: &Path) -> Option<System> {
-    let Facts { architecture, needed, .. } = Facts::read(&fs::read(library).ok()?)?;
+    let Facts { architecture, needed, .. } = Facts::read(&crate::regular::read(library).ok()?)?;
     // Alpine's name for it holds the processor's: libc.musl-x86_64.so.1.
     let musl = needed.iter().any(|name| name == "libc.so" || name.starts_with("libc.musl-"));
     Some(System { architecture: architecture?, musl })
@@ -126,6 +125,7 @@ fn bundled(elf: &Elf<'_>, exported: &BTreeSet<&str>, inside: &BTreeSet<&str>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn facts(path: &str) -> Facts {
         Facts::read(&fs::read(path).expect("a file")).expect("an ELF file")

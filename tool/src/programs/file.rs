@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::elf::{Facts, System};
+use crate::regular;
 
 /// Scripts whose interpreters are scripts themselves are followed so far, as the kernel does.
 const DEPTH: usize = 4;
@@ -26,6 +27,8 @@ pub enum NotFound {
 /// What the file of a program tells, in phrases that follow the program's name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Prospect {
+    /// The file that the command names: of a script, the script.
+    pub file: PathBuf,
     /// The file that is executed in the end: of a script, its interpreter.
     pub program: PathBuf,
     /// Why a preloaded library does not serve its malloc; none where nothing speaks against it.
@@ -40,20 +43,21 @@ pub struct Prospect {
 ///
 /// Fails where there is no such program.
 pub fn examine(command: &OsStr, library: Option<System>) -> Result<Prospect, NotFound> {
-    let (mut program, mut remarks) = (find(command)?, Vec::new());
+    let file = find(command)?;
+    let (mut program, mut remarks) = (file.clone(), Vec::new());
     for _ in 0..DEPTH {
         let Some(interpreter) = interpreter(&program) else { break };
         remarks.push(format!("is a script; {} runs it", interpreter.display()));
         program = interpreter;
     }
     // What cannot be read (only executed) is left to the proof at run time.
-    let Some(facts) = fs::read(&program).ok().and_then(|bytes| Facts::read(&bytes)) else {
-        return Ok(Prospect { program, remarks, ..Prospect::default() });
+    let Some(facts) = regular::read(&program).ok().and_then(|bytes| Facts::read(&bytes)) else {
+        return Ok(Prospect { file, program, remarks, ..Prospect::default() });
     };
     remarks.extend(heap_of_its_own(&program, &facts));
     let obstacle = obstacle(&program, &facts, library);
     let in_part = in_part(&facts).filter(|_| obstacle.is_none());
-    Ok(Prospect { program, obstacle, in_part, remarks })
+    Ok(Prospect { file, program, obstacle, in_part, remarks })
 }
 
 /// The file of a command, as a shell finds it.

@@ -1,7 +1,7 @@
 //! The output folder: `<UTC>-<host>/{run.json,samples.jsonl,report.html,plots/*.svg}`.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -21,12 +21,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder `out`, or one named after time and host under `ample-out`, and opens
+    /// Makes the folder `out`, or a new one named after time and host under `ample-out`, and opens
     /// `samples.jsonl` in it.
     ///
     /// Fails where that cannot be written, or where the folder already holds a run.
     pub fn create(out: Option<&Path>, started: &str, host: &str) -> Result<Self> {
-        let path = Self::place(out, started, host);
+        let path = Self::place(out, started, host)?;
         let explain =
             || format!("cannot write to the output folder {}; choose another with --out", path.display());
         fs::create_dir_all(path.join("plots")).with_context(explain)?;
@@ -41,9 +41,15 @@ impl Folder {
         Ok(Self { path, samples })
     }
 
-    /// The folder `out`, or one named after time and host under `ample-out`.
-    pub fn place(out: Option<&Path>, started: &str, host: &str) -> PathBuf {
-        out.map_or_else(|| Path::new(DEFAULT_PARENT).join(format!("{started}-{host}")), Path::to_owned)
+    /// The folder `out`, or a new one named after time and host under `ample-out`, with a number where there is
+    /// one of that name: another tool may have begun in the same second.
+    ///
+    /// Fails where a new one cannot be made.
+    pub fn place(out: Option<&Path>, started: &str, host: &str) -> Result<PathBuf> {
+        out.map_or_else(
+            || new_folder(Path::new(DEFAULT_PARENT), &format!("{started}-{host}")),
+            |out| Ok(out.to_owned()),
+        )
     }
 
     /// Opens the folder of a run that is gone on with. A last line of `samples.jsonl` that was not written to
@@ -88,6 +94,22 @@ impl Folder {
     }
 }
 
+/// Makes a folder of this name, or of the first free one of name-2, name-3 …; whoever makes it has it alone.
+fn new_folder(parent: &Path, name: &str) -> Result<PathBuf> {
+    let explain = |path: &Path| {
+        format!("cannot write to the output folder {}; choose another with --out", path.display())
+    };
+    fs::create_dir_all(parent).with_context(|| explain(parent))?;
+    let mut number = 1_u64;
+    loop {
+        let path = parent.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|()| path.clone()).with_context(|| explain(&path)),
+        }
+    }
+}
+
 /// Now, in UTC, as in `20261120T143200Z`.
 pub fn timestamp() -> String {
     jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
@@ -105,6 +127,18 @@ mod tests {
         assert!(folder.path().join("plots").is_dir());
         let error = Folder::create(Some(&out), "20260101T000000Z", "host").expect_err("refused");
         assert!(error.to_string().contains("already holds a run"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_nobody_named_gets_a_number_where_there_is_one() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let deep = parent.path().join("ample-out");
+        let made = [1, 2, 3].map(|_| new_folder(&deep, "20260101T000000Z-host").expect("made"));
+        let names = made.map(|path| path.file_name().expect("a name").to_string_lossy().into_owned());
+        assert_eq!(names, ["20260101T000000Z-host", "20260101T000000Z-host-2", "20260101T000000Z-host-3"]);
+        fs::write(parent.path().join("file"), "").expect("written");
+        let error = new_folder(&parent.path().join("file"), "x").expect_err("refused").to_string();
+        assert!(error.ends_with("choose another with --out"), "{error}");
     }
 
     #[test]

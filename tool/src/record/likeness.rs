@@ -56,6 +56,7 @@ impl Run {
             run.workloads.iter().map(row).collect()
         };
         found.by_name("workload", &rows(self), &rows(other));
+        found.0.extend(self.task_differences(other));
         found.hold("seed", &self.seed, &other.seed);
         found.hold("preset", &self.preset, &other.preset);
         found.hold("rule for the end", &self.stopping, &other.stopping);
@@ -63,6 +64,22 @@ impl Run {
         found.hold("time-out in seconds", &self.timeout_seconds, &other.timeout_seconds);
         found.0.extend(self.environment_differences(other));
         found.0
+    }
+
+    /// In what the user's programs of the same name do something else in another run, or are measured otherwise.
+    /// What older versions recorded does not tell.
+    pub fn task_differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        for workload in &self.workloads {
+            let others = other.workloads.iter().find(|others| others.name == workload.name);
+            if let (Some(task), Some(others)) =
+                (&workload.task, others.and_then(|others| others.task.as_ref()))
+            {
+                let differences = task.differences(others).into_iter();
+                found.extend(differences.map(|difference| format!("{}: {difference}", workload.name)));
+            }
+        }
+        found
     }
 
     /// In which environment variables that configure allocators the processes of another run differ.

@@ -7,6 +7,7 @@ mod run;
 mod sample;
 mod shard;
 mod stored;
+mod task;
 
 pub use folder::{Folder, timestamp};
 pub use machine::{Machine, Noise};
@@ -14,3 +15,4 @@ pub use run::{BlockLog, FaultPrediction, Part, Run, Workload};
 pub use sample::{Judgement, Pass, RATE, SCHEMA_VERSION, Sample, Usage, operations_per_second};
 pub use shard::Shard;
 pub use stored::Stored;
+pub use task::Task;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, Noise, Pass, Shard};
+use super::{Machine, Noise, Pass, Shard, Task};
 use crate::allocators::Allocator;
 use crate::stats::FaultModel;
 
@@ -15,6 +15,10 @@ pub struct Run {
     pub schema_version: u32,
     /// Version of the tool.
     pub tool_version: String,
+    /// What tells it from another run that began in the same second on the same host; none in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The command line.
     pub command: Vec<String>,
     /// The part of a whole run that this is; none for a whole run.
@@ -23,6 +27,9 @@ pub struct Run {
     /// The shards that this run was merged from; empty where it was measured in one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Part>,
+    /// What is missing of its samples, where it was written from a damaged folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// When it was gone on with after an interruption, in UTC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<String>,
@@ -142,4 +149,7 @@ pub struct Workload {
     pub settings: BTreeMap<String, f64>,
     /// Thread counts.
     pub threads: Vec<u32>,
+    /// What a program of the user's was asked to do; none for other workloads, and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
 }

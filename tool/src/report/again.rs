@@ -94,6 +94,7 @@ mod tests {
             operation: String::new(),
             settings: [("size".to_owned(), 64.0)].into(),
             threads: vec![1, 2],
+            task: None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Cells without a number, told once for each reason.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Cells without a number, for the same reason.
@@ -15,6 +17,14 @@ pub struct Gap {
     pub failed: bool,
     /// Why.
     pub reason: String,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads: Vec<String> = self.threads.iter().map(u32::to_string).collect();
+        let Self { allocators, workload, reason, .. } = self;
+        write!(out, "{}: {workload}, threads {}: {reason}", allocators.join(", "), threads.join(", "))
+    }
 }
 
 /// Gaps, those of the same reason together.

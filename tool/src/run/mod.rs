@@ -42,7 +42,7 @@ pub use presets::{DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, TIME
 pub use process::{OWN_VARIABLES, ProcessExecutor, decode, inherited_environment, reap};
 pub use program::Program;
 pub use progress::{Progress, clock};
-pub use recorded::{complete_blocks, in_force, recorded};
+pub use recorded::{complete_blocks, in_force, lost, recorded};
 pub use seed_arguments::SeedArguments;
 pub use shot::probe;
 pub use stopping::Stopping;

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::presets::{COMMON, Item, Preset, Size, Sweep};
 use crate::error::{UsageError, unknown};
-use crate::record::{Run, Shard, Workload};
+use crate::record::{Run, Shard, Task, Workload};
 
 /// The environment of each process is padded by fewer bytes than this: its size shifts the stack,
 /// which alone can change timings.
@@ -46,6 +46,8 @@ pub struct Entry {
     pub fixed: Settings,
     /// Thread counts: the preset's own at first, then those that the workload's definition allows.
     pub threads: Vec<u32>,
+    /// What a program of the user's is asked to do; none for a workload.
+    pub task: Option<Task>,
 }
 
 /// One row of the table.
@@ -130,6 +132,7 @@ impl Plan {
             settings: workload.settings.clone(),
             fixed: Settings::new(),
             threads: workload.threads.clone(),
+            task: workload.task.clone(),
         };
         let entries: Vec<Entry> = run.workloads.iter().map(entry).collect();
         Self { rows: rows(&entries), entries, shard: run.shard, seed: run.seed }
@@ -266,6 +269,7 @@ impl Entry {
             settings: Settings::new(),
             fixed: Settings::new(),
             threads: Vec::new(),
+            task: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ample_protocol::Parameter;
 
 use super::{Conclusion, Past, Plan};
-use crate::record::{Judgement, Run, Sample};
+use crate::record::{BlockLog, Judgement, Run, Sample};
 
 /// The plan of a run and what it came to, from its record and all its samples.
 pub fn recorded(run: &Run, samples: Vec<Sample>) -> (Plan, Conclusion) {
@@ -24,12 +24,39 @@ pub fn recorded(run: &Run, samples: Vec<Sample>) -> (Plan, Conclusion) {
     (plan, conclusion)
 }
 
-/// Complete blocks. A run that was killed could not tell: the last block that it began does not count.
+/// Complete blocks, as far as their samples are there. A run that was killed could not tell how many there are:
+/// the last block that it began does not count.
 pub fn complete_blocks(run: &Run, samples: &[Sample]) -> usize {
-    if run.ended.is_some() || !run.merged.is_empty() {
-        return run.blocks;
+    let told = if run.ended.is_some() || !run.merged.is_empty() {
+        run.blocks
+    } else {
+        samples.iter().filter_map(|sample| sample.block).max().unwrap_or(0)
+    };
+    let mut taken: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    for sample in samples {
+        if let Some(block) = sample.block {
+            *taken.entry((block, sample.attempt)).or_default() += 1;
+        }
     }
-    samples.iter().filter_map(|sample| sample.block).max().unwrap_or(0)
+    let counts = run.block_log.iter().filter(|log| log.run_again.is_none());
+    let logged: BTreeMap<usize, &BlockLog> = counts.map(|log| (log.block, log)).collect();
+    let is_there = |block: &usize| match logged.get(block) {
+        Some(log) => taken.get(&(*block, log.attempt)).copied().unwrap_or(0) >= log.processes,
+        // Records of older versions have no log.
+        None => taken.range((*block, 0)..=(*block, usize::MAX)).next().is_some(),
+    };
+    (0..told).take_while(is_there).count()
+}
+
+/// What to say of a run of whose complete blocks not all have their samples; none where all are there.
+pub fn lost(run: &Run, samples: &[Sample]) -> Option<String> {
+    let (told, found) = (run.blocks, complete_blocks(run, samples));
+    let finished = run.ended.is_some() || !run.merged.is_empty();
+    (finished && found < told).then(|| {
+        format!(
+            "The samples are damaged: run.json tells of {told} complete blocks, and {found} are there; the rest of what was measured does not count."
+        )
+    })
 }
 
 /// Without the samples of attempts at a block that were followed by another one, but for what failed.
@@ -92,6 +119,22 @@ mod tests {
         (run.ended, run.blocks) = (None, 0);
         let (_, killed) = recorded(&run, kept);
         assert_eq!((killed.blocks, killed.interrupted), (2, true));
+    }
+
+    #[test]
+    fn a_block_without_all_its_samples_does_not_count() {
+        let allocators = [Allocator::fake("glibc"), Allocator::fake("x")];
+        let (kept, conclusion) = conclude_from(Vec::new(), &[], &allocators, 12, usize::MAX, |_, _| None);
+        let run = run_of(&allocators, &conclusion);
+        assert_eq!((complete_blocks(&run, &kept), lost(&run, &kept)), (12, None));
+        let one_less = &kept[..kept.len() - 1];
+        assert_eq!(complete_blocks(&run, one_less), 11);
+        let told = lost(&run, one_less).expect("told");
+        assert!(told.contains("run.json tells of 12 complete blocks, and 11 are there"), "{told}");
+        assert_eq!(complete_blocks(&run, &[]), 0);
+        // Older versions kept no log: whatever is there of a block counts.
+        let older = Run { block_log: Vec::new(), blocks: 1_000_000_000, ..run };
+        assert_eq!(complete_blocks(&older, &kept), 12);
     }
 
     #[test]

@@ -287,9 +287,11 @@ pub fn record() -> Run {
     Run {
         schema_version: SCHEMA_VERSION,
         tool_version: "1".into(),
+        id: None,
         command: vec!["ample".into(), "bench".into()],
         shard: None,
         merged: Vec::new(),
+        damage: None,
         resumed: Vec::new(),
         started: "20260101T000000Z".into(),
         ended: None,
@@ -324,6 +326,7 @@ pub fn workloads(plan: &Plan) -> Vec<Workload> {
         operation: entry.description.operation.clone(),
         settings: entry.settings.clone(),
         threads: entry.threads.clone(),
+        task: entry.task.clone(),
     };
     plan.entries.iter().map(workload).collect()
 }

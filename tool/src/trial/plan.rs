@@ -6,8 +6,9 @@ use std::path::Path;
 
 use ample_protocol::Description;
 
-use super::{Kind, Subject};
-use crate::allocators::{Allocator, resolve};
+use super::{Kind, Metric, Subject};
+use crate::allocators::{Allocator, file_sha256, resolve};
+use crate::record::Task;
 use crate::run::{Entry, Plan};
 
 /// Name of the entry that starts the program as the user would: with its own allocator, which is not glibc's.
@@ -15,8 +16,8 @@ pub const AS_IS: &str = "as-is";
 /// An environment variable that tells the executor which entry is meant. It never reaches the program.
 pub(super) const MARK: &str = "AMPLE_TRIAL_ENTRY";
 
-/// The plan of a run: one row, or one for each thread count.
-pub fn plan(subject: &Subject, seed: u64) -> Plan {
+/// The plan of a run: one row, or one for each thread count. The command names this file.
+pub fn plan(subject: &Subject, file: &Path, seed: u64) -> Plan {
     let shown = |word: &OsStr| word.to_string_lossy().into_owned();
     let words: Vec<String> = subject.words().iter().map(|word| shown(word)).collect();
     let name = words.first().map(|word| {
@@ -34,6 +35,18 @@ pub fn plan(subject: &Subject, seed: u64) -> Plan {
             format!("{}, under the load of: {}", quoted(&words), quoted(&load))
         }
     };
+    let file = resolve(file);
+    let metric = |metric: &Metric| {
+        let direction = if metric.lower_is_better { "less" } else { "more" };
+        format!("{} ({direction} is better)", metric.name)
+    };
+    let task = Task {
+        command: tells.clone(),
+        file: file.display().to_string(),
+        sha256: file_sha256(&file).ok(),
+        metrics: subject.metrics.iter().map(metric).collect(),
+        exit_code: subject.exit_code,
+    };
     let description = Description {
         name: name.unwrap_or_default(),
         tells,
@@ -46,7 +59,7 @@ pub fn plan(subject: &Subject, seed: u64) -> Plan {
         [] => vec![1],
         counts => counts.to_vec(),
     };
-    Plan::of(vec![Entry { threads, ..Entry::plain(&description) }], seed)
+    Plan::of(vec![Entry { threads, task: Some(task), ..Entry::plain(&description) }], seed)
 }
 
 /// The entry [`AS_IS`], for a program that this file serves: a library, or the program itself.

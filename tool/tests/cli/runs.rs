@@ -233,6 +233,53 @@ fn runs_of_two_machines_are_reported_side_by_side_and_not_mixed() {
 }
 
 #[test]
+fn tools_that_begin_at_once_keep_all_their_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let begin = || {
+        let mut command = tool(folder.path());
+        command.args(larson(&["--runs", "1", "--history", "all.sqlite"]));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs")
+    };
+    let tools: Vec<_> = (0..3).map(|_| begin()).collect();
+    for tool in tools {
+        let output = tool.wait_with_output().expect("ends");
+        assert!(output.status.success(), "{}", texts(&output).1);
+    }
+    let text = done(folder.path(), &["history", "--history", "all.sqlite", "--json"]);
+    let runs: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(runs.as_array().expect("a list").len(), 3, "{text}");
+    assert_eq!(fs::read_dir(folder.path().join("ample-out")).expect("a folder").count(), 3);
+}
+
+#[test]
+fn a_damaged_folder_is_told_of_and_what_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    done(folder.path(), &larson(&["--runs", "4", "--no-history", "--out", "whole"]));
+    altered(folder.path(), "whole", "half", |_| {});
+    let file = folder.path().join("half/samples.jsonl");
+    let text = fs::read_to_string(&file).expect("samples");
+    let lines: Vec<&str> = text.lines().collect();
+    fs::write(&file, lines[..lines.len() - 3].join("\n") + "\n").expect("written");
+    let told = "run.json tells of 4 complete blocks, and 2 are there";
+    let stdout = done(folder.path(), &["report", "half", "--out", "told"]);
+    assert!(stdout.contains(told), "{stdout}");
+    assert!(fs::read_to_string(folder.path().join("told/report.html")).expect("a page").contains(told));
+    let output = ample(folder.path(), &["history", "--add", "half", "--json"]);
+    let (stdout, stderr) = texts(&output);
+    assert!(stderr.contains(told), "{stderr}");
+    let runs: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!((&runs[0]["blocks"], &runs[0]["rows"]), (&2.into(), &1.into()));
+    fs::write(&file, "").expect("written");
+    let line = refused(folder.path(), 1, &["history", "--add", "half"]);
+    assert!(line.contains("half has no complete block"), "{line}");
+    altered(folder.path(), "whole", "outside", |run| run["started"] = "../../../x".into());
+    let line = refused(folder.path(), 1, &["report", "whole", "outside", "--out", "both"]);
+    assert!(line.contains("run.json is damaged: its start is"), "{line}");
+    let line = refused(folder.path(), 1, &["bench", "larson", "-a", "x=/dev/zero", "--quick", "-r", "1"]);
+    assert!(line.contains("cannot read /dev/zero: it is no regular file"), "{line}");
+}
+
+#[test]
 fn diff_exits_with_what_it_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let arguments = ["-std=gnu11", "-O2", "-fno-builtin"];
@@ -254,6 +301,22 @@ fn diff_exits_with_what_it_found() {
     assert!(memory["value"].as_f64().expect("a ratio") > 3.0, "{memory}");
     assert_eq!(changes["allocators"][0]["same"], false);
 
+    altered(folder.path(), "thin", "broken", |_| {});
+    let file = folder.path().join("broken/samples.jsonl");
+    let broken = |mut sample: Value| {
+        if sample["allocator"] == "glibc" && sample["pass"] == "timed" {
+            sample["result"] = serde_json::json!({"status": "failed", "reason": "it broke"});
+        }
+        sample.to_string() + "\n"
+    };
+    let text: String = samples(&folder.path().join("broken")).into_iter().map(broken).collect();
+    fs::write(file, text).expect("written");
+    let output = ample(folder.path(), &["diff", "thin", "broken"]);
+    let (stdout, _) = texts(&output);
+    assert_eq!(output.status.code(), Some(3), "{stdout}");
+    assert!(stdout.contains("fails now: glibc: larson, threads 1: it broke"), "{stdout}");
+    assert!(stdout.contains("gone: x: larson, threads 1: glibc has no number"), "{stdout}");
+
     altered(folder.path(), "thin", "machine", |run| run["machine"]["cpus"] = 4096.into());
     altered(folder.path(), "thin", "glibc", |run| run["allocators"][0]["sha256"] = "ff".into());
     altered(folder.path(), "thin", "few", |run| run["blocks"] = 9.into());
@@ -271,6 +334,30 @@ fn diff_exits_with_what_it_found() {
     assert!(line.contains("y is not in both runs"), "{line}");
     let line = refused(folder.path(), 1, &["diff", "thin", "nothing"]);
     assert!(line.contains("nothing holds no run"), "{line}");
+}
+
+#[test]
+fn programs_of_one_name_that_do_different_things_are_not_held_against_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "x", SERVING, &["-std=gnu11", "-O2", "-fno-builtin"]);
+    for (out, script) in [("short", "sleep 0.02"), ("long", "sleep 0.03")] {
+        let compare = ["compare", "-a", "./libx.so", "-r", "10", "--out", out, "--", "sh", "-c", script];
+        done(folder.path(), &compare);
+    }
+    let line = refused(folder.path(), 4, &["diff", "short", "long"]);
+    let told = "under one name: sh: command: sh -c 'sleep 0.02', and sh -c 'sleep 0.03'";
+    assert!(line.contains(told), "{line}");
+    done(folder.path(), &["history", "--add", "short", "long"]);
+    let text = done(folder.path(), &["history", "sh", "-a", "x"]);
+    for script in ["sleep 0.02", "sleep 0.03"] {
+        assert!(text.contains(&format!("sh × 1, sh -c '{script}' (/")), "{text}");
+    }
+    // Records of older versions do not tell.
+    altered(folder.path(), "long", "older", |run| {
+        run["workloads"][0].as_object_mut().expect("a workload").remove("task").expect("recorded");
+    });
+    let output = ample(folder.path(), &["diff", "short", "older"]);
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{}", texts(&output).1);
 }
 
 #[test]

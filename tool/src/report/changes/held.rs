@@ -53,48 +53,32 @@ pub(super) fn hold(older: &Merged, newer: &Merged, only: Option<&[String]>) -> R
     let allocators = common(older, newer, only)?;
     refuse(older, newer, &runs)?;
     let samples = [0, 1].map(|at| Samples::index(&runs[at].conclusion.samples, runs[at].conclusion.blocks));
-    let (mut rows, mut pairs) = (Vec::new(), Vec::new());
-    let (mut fails_now, mut works_now) = (Gaps::default(), Gaps::default());
-    for row in &runs[1].plan.rows {
-        let entry = &runs[1].plan.entries[row.entry];
-        if !runs[0].plan.entries.iter().any(|other| is_same(other, entry, row.threads)) {
-            continue;
-        }
-        let (workload, threads) = (entry.label.as_str(), row.threads);
-        let series =
-            |at: usize, allocator: &'static str| match samples[at].series(allocator, workload, threads) {
-                Series::Values(values) => Some(values),
-                _ => None,
-            };
-        let (Some(before), Some(after)) = (series(0, BASELINE), series(1, BASELINE)) else { continue };
-        let references = [before, after];
-        let itself = [0, 1].map(|at| Ratios::of(&series(at, TWIN)?, &references[at], &runs[at].resamples));
-        rows.push(Row { workload: workload.to_owned(), threads, itself });
-        for build in &allocators {
-            let of = |at: usize| samples[at].series(&build.name, workload, threads);
-            match (of(0), of(1)) {
-                (Series::Values(old), Series::Values(new)) => {
-                    let ratios =
-                        |at: usize, values: &[_]| Ratios::of(values, &references[at], &runs[at].resamples);
-                    let (Some(before), Some(after)) = (ratios(0, &old), ratios(1, &new)) else { continue };
-                    let (row, allocator) = (rows.len() - 1, build.name.clone());
-                    pairs.push(Pair { row, allocator, ratios: [before, after] });
-                }
-                (Series::Values(_), Series::Bad { failed: true, reason }) => {
-                    fails_now.add(&build.name, workload, threads, true, reason);
-                }
-                (Series::Bad { failed: true, reason }, Series::Values(_)) => {
-                    works_now.add(&build.name, workload, threads, true, reason);
-                }
-                _ => {}
-            }
-        }
+    let mut found = Found::default();
+    for row in &runs[0].plan.rows {
+        let entry = &runs[0].plan.entries[row.entry];
+        let others = &runs[1].plan.entries;
+        let again = if others.iter().any(|other| is_same(other, entry, row.threads)) {
+            Ok(())
+        } else if others
+            .iter()
+            .any(|other| other.label == entry.label && other.threads.contains(&row.threads))
+        {
+            Err("measured with other parameters in the newer run")
+        } else {
+            Err("not measured in the newer run")
+        };
+        found.row(&entry.label, row.threads, again, &allocators, &samples, &runs);
     }
-    if rows.is_empty() {
-        return Err(Incomparable(vec![
-            "they have no row in common in which glibc has a number: same workload, threads and parameters"
-                .into(),
-        ]));
+    let Found { rows, pairs, fails_now, works_now, gone } = found;
+    let [fails_now, works_now, gone] = [fails_now, works_now, gone].map(Gaps::merged);
+    if pairs.is_empty() && fails_now.is_empty() && works_now.is_empty() {
+        let mut reason = "they have no row in common in which glibc and another allocator have numbers: \
+            same workload, threads and parameters"
+            .to_owned();
+        for gap in &gone {
+            reason += &format!("; {gap}");
+        }
+        return Err(Incomparable(vec![reason]));
     }
     Ok(Changes {
         verdict: String::new(),
@@ -103,10 +87,99 @@ pub(super) fn hold(older: &Merged, newer: &Merged, only: Option<&[String]>) -> R
         means: means(&rows, &pairs, &allocators, &runs),
         rows: changes(&rows, &pairs, &runs),
         allocators,
-        fails_now: fails_now.merged(),
-        works_now: works_now.merged(),
-        notes: notes(older, newer),
+        fails_now,
+        works_now,
+        gone,
+        notes: notes(older, newer, only),
     })
+}
+
+/// What was found in the rows so far.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    pairs: Vec<Pair>,
+    fails_now: Gaps,
+    works_now: Gaps,
+    gone: Gaps,
+}
+
+impl Found {
+    /// Looks at one row of the older run, which the newer one has too, or for this reason has not.
+    fn row<'a>(
+        &mut self,
+        workload: &'a str,
+        threads: u32,
+        again: Result<(), &str>,
+        allocators: &'a [Build],
+        samples: &[Samples<'a>; 2],
+        runs: &[Run; 2],
+    ) {
+        let series = |at: usize, name: &'a str| samples[at].series(name, workload, threads);
+        let values = |at: usize, name: &'a str| match series(at, name) {
+            Series::Values(values) => Some(values),
+            _ => None,
+        };
+        let references = values(0, BASELINE).zip(again.ok().and_then(|()| values(1, BASELINE)));
+        if let Some((before, after)) = &references {
+            let itself = [(0, before), (1, after)]
+                .map(|(at, reference)| Ratios::of(&values(at, TWIN)?, reference, &runs[at].resamples));
+            self.rows.push(Row { workload: workload.to_owned(), threads, itself });
+        }
+        for name in std::iter::once(BASELINE).chain(allocators.iter().map(|build| build.name.as_str())) {
+            let old = match (series(0, name), again) {
+                (Series::Values(_), Err(reason)) => {
+                    self.gone.add(name, workload, threads, false, reason);
+                    continue;
+                }
+                (_, Err(_)) => continue,
+                (old, Ok(())) => old,
+            };
+            match (old, series(1, name)) {
+                (Series::Values(old), Series::Values(new)) if name != BASELINE => {
+                    let ratios = references.as_ref().map(|(before, after)| {
+                        let before = Ratios::of(&old, before, &runs[0].resamples);
+                        before.zip(Ratios::of(&new, after, &runs[1].resamples))
+                    });
+                    match ratios {
+                        Some(Some((before, after))) => self.pairs.push(Pair {
+                            row: self.rows.len() - 1,
+                            allocator: name.to_owned(),
+                            ratios: [before, after],
+                        }),
+                        Some(None) => {
+                            self.gone.add(name, workload, threads, false, "a figure is no number above 0")
+                        }
+                        None if values(0, BASELINE).is_some() => {
+                            let reason = "glibc has no number there in the newer run";
+                            self.gone.add(name, workload, threads, false, reason);
+                        }
+                        // It could not be held against glibc in the older run either.
+                        None => {}
+                    }
+                }
+                (Series::Values(_), Series::Bad { failed: true, reason }) => {
+                    self.fails_now.add(name, workload, threads, true, reason);
+                }
+                (Series::Values(_), Series::Bad { failed: false, reason }) => {
+                    self.gone.add(name, workload, threads, false, reason);
+                }
+                (Series::Values(_), Series::Missing) => {
+                    self.gone.add(
+                        name,
+                        workload,
+                        threads,
+                        false,
+                        "not measured in every block of the newer run",
+                    );
+                }
+                (Series::Bad { failed: true, reason }, Series::Values(_)) => {
+                    self.works_now.add(name, workload, threads, true, reason);
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Whether this entry has that row too, with the same work in it.
@@ -163,6 +236,10 @@ fn refuse(older: &Merged, newer: &Merged, runs: &[Run; 2]) -> Result<(), Incompa
     if !machine.is_empty() {
         reasons.push(format!("they ran on another machine: {}", machine.join("; ")));
     }
+    let tasks = older.run.task_differences(&newer.run);
+    if !tasks.is_empty() {
+        reasons.push(format!("they measured different things under one name: {}", tasks.join("; ")));
+    }
     let baseline =
         |merged: &Merged| merged.run.allocators.iter().find(|allocator| allocator.is_baseline()).cloned();
     match (baseline(older), baseline(newer)) {
@@ -176,23 +253,31 @@ fn refuse(older: &Merged, newer: &Merged, runs: &[Run; 2]) -> Result<(), Incompa
         }
         _ => reasons.push("glibc, the baseline, is not in both runs".into()),
     }
-    for (which, run) in ["older", "newer"].into_iter().zip(runs) {
+    for ((which, merged), run) in [("older", older), ("newer", newer)].into_iter().zip(runs) {
         let blocks = run.conclusion.blocks;
         if blocks < MIN_BLOCKS {
             reasons.push(format!(
                 "the {which} run has {blocks} complete blocks, and verdicts need {MIN_BLOCKS}: measure with --runs {MIN_BLOCKS}"
             ));
         }
+        reasons.extend(merged.run.damage.iter().filter(|_| blocks < MIN_BLOCKS).cloned());
     }
     if reasons.is_empty() { Ok(()) } else { Err(Incomparable(reasons)) }
 }
 
-fn notes(older: &Merged, newer: &Merged) -> Vec<String> {
+fn notes(older: &Merged, newer: &Merged, only: Option<&[String]>) -> Vec<String> {
     let [before, after] = [older, newer].map(|merged| &merged.run.workload_program_sha256);
     let anew = before.is_some() && after.is_some() && before != after;
     let note = "The workloads' program was built anew in between; each run compares within its own.";
     let environment = older.run.environment_differences(&newer.run);
-    anew.then(|| note.to_owned()).into_iter().chain(environment).collect()
+    let of_runs = [("older", older), ("newer", newer)]
+        .into_iter()
+        .filter_map(|(which, merged)| merged.note.as_ref().map(|note| format!("The {which} run: {note}")));
+    let absent = older.run.allocators.iter().filter(|allocator| {
+        only.is_none() && newer.run.allocators.iter().all(|other| other.name != allocator.name)
+    });
+    let absent = absent.map(|allocator| format!("{} is only in the older run.", allocator.name));
+    anew.then(|| note.to_owned()).into_iter().chain(environment).chain(of_runs).chain(absent).collect()
 }
 
 /// Every row, judged together with all others.

@@ -35,6 +35,9 @@ pub struct Changes {
     pub means: Vec<Change>,
     /// What has a number in the older run, and failed in the newer.
     pub fails_now: Vec<Gap>,
+    /// What has a number in the older run, and in the newer none that could be held against it, without having
+    /// failed: it cannot be measured there, or was not.
+    pub gone: Vec<Gap>,
     /// What failed in the older run, and has a number in the newer.
     pub works_now: Vec<Gap>,
     /// What a reader should know besides.
@@ -134,6 +137,7 @@ fn side(run: &Run, blocks: usize) -> Side {
 mod tests {
     use super::*;
     use crate::allocators::Allocator;
+    use crate::record::{Judgement, Pass};
     use crate::run::testing::{Asked, conclude_from, run_of};
 
     /// A run of twelve blocks under glibc and x, whose time is so many times glibc's, with a spread of 1 % that
@@ -197,6 +201,72 @@ mod tests {
         assert!(!works.worse && works.works_now.len() == 1, "{works:?}");
     }
 
+    /// The same run, in which these samples have another result.
+    fn but(mut merged: Merged, allocator: &str, threads: u32, result: &Judgement) -> Merged {
+        for sample in &mut merged.samples {
+            if sample.allocator == allocator && sample.threads == threads && sample.pass == Pass::Timed {
+                sample.result = result.clone();
+            }
+        }
+        merged
+    }
+
+    fn gap(allocators: &[&str], failed: bool, reason: &str) -> Gap {
+        Gap {
+            allocators: allocators.iter().map(|&name| name.to_owned()).collect(),
+            workload: "larson".into(),
+            threads: vec![2],
+            failed,
+            reason: reason.into(),
+        }
+    }
+
+    #[test]
+    fn a_baseline_that_fails_now_is_worse_and_takes_no_row_away_silently() {
+        let broken = Judgement::Failed { reason: "broken".into() };
+        let older = merged(0.8, 1, 12, false);
+        let found = changes(&older, &but(merged(0.8, 2, 12, false), "glibc", 2, &broken));
+        assert!(found.worse && found.rows.len() == 1, "{found:?}");
+        assert_eq!(found.fails_now, [gap(&["glibc"], true, "broken")]);
+        assert_eq!(found.gone, [gap(&["x"], false, "glibc has no number there in the newer run")]);
+        assert!(
+            found.verdict.starts_with("Some of what had a number fails now. Some of"),
+            "{}",
+            found.verdict
+        );
+    }
+
+    #[test]
+    fn what_is_not_measured_or_not_measurable_any_more_is_listed() {
+        let older = merged(0.8, 1, 12, false);
+        let unable = Judgement::NotMeasurable { reason: "one core".into() };
+        let found = changes(&older, &but(merged(0.8, 1, 12, false), "x", 2, &unable));
+        assert_eq!((found.worse, &found.gone[..]), (false, &[gap(&["x"], false, "one core")][..]));
+        let mut less = merged(0.8, 1, 12, false);
+        less.run.workloads[0].threads = vec![1];
+        let found = changes(&older, &less);
+        assert_eq!(found.gone, [gap(&["glibc", "x"], false, "not measured in the newer run")]);
+        assert!(
+            found.verdict.starts_with("Some of what had a number is gone. Nothing is worse"),
+            "{}",
+            found.verdict
+        );
+        let told = "gone: glibc, x: larson, threads 2: not measured in the newer run";
+        assert!(found.text().contains(told), "{}", found.text());
+        assert!(changes(&less, &older).gone.is_empty(), "new rows are no loss");
+    }
+
+    #[test]
+    fn where_no_row_is_left_the_runs_say_nothing_about_each_other() {
+        let older = merged(0.8, 1, 12, false);
+        let mut without = merged(0.8, 2, 12, false);
+        without.samples.retain(|sample| sample.allocator != "x");
+        without.run.block_log.clear();
+        let line = refused(&older, &without, None);
+        let gone = "x: larson, threads 1, 2: not measured in every block of the newer run";
+        assert!(line.contains("no row in common") && line.contains(gone), "{line}");
+    }
+
     fn refused(older: &Merged, newer: &Merged, only: Option<&[String]>) -> String {
         Changes::new(older, newer, only).expect_err("refused").0.join("; ")
     }
@@ -215,6 +285,20 @@ mod tests {
         let mut other = merged(1.0, 2, 12, false);
         other.run.workloads[0].settings.insert("rounds".into(), 7.0);
         assert!(refused(&older, &other, None).contains("no row in common"));
+        let task = |metrics: &[&str]| crate::record::Task {
+            command: "./work 300".into(),
+            file: "/work".into(),
+            sha256: None,
+            metrics: metrics.iter().map(|&metric| metric.to_owned()).collect(),
+            exit_code: 0,
+        };
+        let (mut one, mut other) = (merged(1.0, 1, 12, false), merged(1.0, 2, 12, false));
+        one.run.workloads[0].task = Some(task(&[]));
+        assert!(!changes(&one, &other).worse, "what was not recorded is taken for the same");
+        other.run.workloads[0].task = Some(task(&["requests (more is better)"]));
+        let metric = "under one name: larson: metric: wall time, and requests (more is better)";
+        assert!(refused(&one, &other, None).contains(metric), "{}", refused(&one, &other, None));
+        assert!(one.run.plan_differences(&other.run).join("; ").contains("larson: metric: wall time"));
         assert!(refused(&older, &older, Some(&["y".to_owned()])).contains("y is not in both runs"));
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Change, Changes, Step};
 use crate::report::comparison::Comparison;
-use crate::report::gaps::Gap;
 use crate::report::{table, units};
 use crate::stats::{MARGIN, Verdict};
 
@@ -10,10 +9,16 @@ use crate::stats::{MARGIN, Verdict};
 pub(super) fn sentence(changes: &Changes) -> String {
     let rows = changes.rows.len();
     let count = |wanted: fn(&Change) -> bool| changes.rows.iter().filter(|change| wanted(change)).count();
-    let failed = match changes.fails_now.len() {
-        0 => String::new(),
-        _ => "Some of what had a number fails now. ".into(),
-    };
+    let mut failed = String::new();
+    if !changes.fails_now.is_empty() {
+        failed += "Some of what had a number fails now. ";
+    }
+    if !changes.gone.is_empty() {
+        failed += "Some of what had a number is gone. ";
+    }
+    if rows == 0 {
+        return failed + "No row has numbers in both runs.";
+    }
     let (worse, better, undecided) =
         (count(Change::is_worse), count(Change::is_better), count(Change::is_undecided));
     let of_rows = |number: usize| format!("{number} of {rows} {}", if rows == 1 { "row" } else { "rows" });
@@ -81,14 +86,11 @@ impl Changes {
              what both runs' noise floors allow together: ±.\n",
             MARGIN * 100.0
         );
-        for (what, gaps) in [("fails now", &self.fails_now), ("failed before", &self.works_now)] {
-            for Gap { allocators, workload, threads, reason, .. } in gaps {
-                let threads: Vec<String> = threads.iter().map(u32::to_string).collect();
-                text += &format!(
-                    "{}: {workload}, threads {}: {what}: {reason}\n",
-                    allocators.join(", "),
-                    threads.join(", ")
-                );
+        let lists =
+            [("fails now", &self.fails_now), ("gone", &self.gone), ("failed before", &self.works_now)];
+        for (what, gaps) in lists {
+            for gap in gaps {
+                text += &format!("{what}: {gap}\n");
             }
         }
         for note in &self.notes {
