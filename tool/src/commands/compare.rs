@@ -78,7 +78,10 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     record.blocks = conclusion.blocks;
     record.block_log.clone_from(&conclusion.block_log);
     folder.write_json("run.json", &record)?;
-    notes.extend(executor.remarks());
+    // The first look may have said it already.
+    let remarks = executor.remarks().into_iter().map(|remark| format!("{remark}."));
+    let new: Vec<String> = remarks.filter(|remark| !notes.contains(remark)).collect();
+    notes.extend(new);
     let summary = report::Summary::new(&conclusion, &plan, &chosen, arguments.seed);
     let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), notes);
     let page = compared.write(&folder, &record)?;

@@ -1,5 +1,6 @@
 //! `ample run`: becomes the user's program on an allocator, or checks who serves it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -11,7 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
 use crate::error::UsageError;
-use crate::programs::{NotFound, Prospect, Record, Served, Watcher, examine, put_on, system_of};
+use crate::programs::{
+    NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_on, system_of,
+};
 use crate::run::{Interrupt, wait_for};
 use crate::trial::Tree;
 
@@ -99,23 +102,24 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     let name = shown(&arguments.command[0]);
     let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
     let pid = child.id();
-    let mut tree = Tree::of(i32::try_from(pid)?);
+    let sightings = Sightings::of(Some(&allocator.library));
+    let mut tree = Tree::of(i32::try_from(pid)?).noting(sightings);
     let end = wait_for(
         child,
         &interrupt,
-        || tree.look_at_programs(),
+        || tree.look(),
         |process: Pid| {
             // An error means that it has ended meanwhile.
             let _ = kill_process(process, Signal::TERM);
         },
     )?;
-    let served = Record::read(record.path()).context("cannot read the record")?;
-    let served = served.served(&allocator.library, pid);
-    let verdict =
-        verdict(&served, allocator, prospect).and_then(|text| match without_record(&tree, allocator) {
-            Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
-            None => Ok(text),
-        });
+    let record = Record::read(record.path()).context("cannot read the record")?;
+    let served = record.served(&allocator.library, pid);
+    let unserved = tree.sightings().unserved(&record, pid);
+    let verdict = verdict(&served, allocator, prospect).and_then(|text| match without_record(&unserved) {
+        Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
+        None => Ok(text),
+    });
     if !arguments.quiet {
         let remarks = prospect.remarks.iter().map(|remark| format!("ample: {name} {remark}\n"));
         let (Ok(text) | Err(text)) = &verdict;
@@ -125,12 +129,16 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
 }
 
 /// A program among the processes that no preloaded library serves, and that leaves no record of it.
-fn without_record(tree: &Tree, allocator: &Allocator) -> Option<String> {
-    let library = system_of(&allocator.library);
-    tree.programs().iter().find_map(|program| {
-        let reason = examine(program.as_os_str(), library).ok()?.obstacle?;
-        Some(format!("{} {reason}", shown(program.as_os_str())))
-    })
+fn without_record(unserved: &[Unserved]) -> Option<String> {
+    let Unserved { name, reason, .. } = unserved.first()?;
+    let others: BTreeSet<&str> =
+        unserved.iter().map(|other| other.name.as_str()).filter(|other| other != name).collect();
+    let more = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; nor is it known of {}", others.into_iter().collect::<Vec<_>>().join(", "))
+    };
+    Some(format!("{name} {reason}{more}"))
 }
 
 /// Whether the allocator, and it alone, serves malloc; in a phrase that tells by whom.

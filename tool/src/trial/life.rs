@@ -14,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::Tree;
 use super::tree::floor;
+use crate::programs::Sightings;
 use crate::record::Usage;
 use crate::run::{End, Interrupt, decode, reap};
 
@@ -33,8 +34,6 @@ pub struct Running {
     started: Instant,
     /// Its memory, where that is looked at.
     pub tree: Option<Tree>,
-    /// Whether its programs are noted as well.
-    pub notes_programs: bool,
     /// The most pages of files that one process of it had in earlier runs, in bytes.
     pub known_files: u64,
     floor: u64,
@@ -70,17 +69,14 @@ impl Running {
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let tree = look.then(|| Tree::of(pid.as_raw_pid()));
-        Ok(Self {
-            child,
-            process,
-            stdout,
-            stderr,
-            started,
-            tree,
-            notes_programs: false,
-            known_files: 0,
-            floor,
-        })
+        Ok(Self { child, process, stdout, stderr, started, tree, known_files: 0, floor })
+    }
+
+    /// Looks at its programs as well, where it is looked at.
+    pub fn note(&mut self, sightings: Option<Sightings>) {
+        if let Some(sightings) = sightings {
+            self.tree = self.tree.take().map(|tree| tree.noting(sightings));
+        }
     }
 
     /// Its number.
@@ -102,8 +98,11 @@ impl Running {
     /// Kills what is left of its group, and takes the kernel's account.
     pub fn finish(self) -> io::Result<Finished> {
         self.signal(Signal::KILL);
-        let (status, usage) = reap(self.child)?;
         let mut tree = self.tree;
+        if let Some(tree) = &mut tree {
+            tree.look_at_end();
+        }
+        let (status, usage) = reap(self.child)?;
         if let Some(tree) = &mut tree {
             tree.settle(usage.max_rss_bytes, self.floor, self.known_files);
         }
@@ -118,8 +117,7 @@ impl Running {
 
     /// Looks at its memory, and tells when to do so again.
     fn look(&mut self) -> Option<Duration> {
-        let tree = self.tree.as_mut()?;
-        Some(if self.notes_programs { tree.look_at_programs() } else { tree.look() })
+        self.tree.as_mut().map(Tree::look)
     }
 }
 

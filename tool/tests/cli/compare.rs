@@ -125,6 +125,24 @@ fn a_crash_under_one_allocator_is_a_failed_row_with_its_output() {
 }
 
 #[test]
+fn a_row_whose_program_runs_without_the_library_has_failed_and_a_child_is_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "good", SERVING, &[]);
+    let waits =
+        "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(50000); }";
+    program(folder.path(), "waits", waits, &[]);
+    let compared = compare(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "env", "-i", "./waits"]);
+    let cells = &compared["summary"]["rows"][0]["cells"];
+    assert_eq!((&cells[0]["status"], &cells[1]["status"]), (&"measured".into(), &"failed".into()));
+    let gaps = compared["summary"]["gaps"].to_string();
+    assert!(gaps.contains("malloc is served by another one: waits runs without /"), "{gaps}");
+    fs::remove_dir_all(folder.path().join("out")).expect("removed");
+    let script = ["-a", "./libgood.so", "-r", "1", "--", "sh", "-c", "env -i ./waits; :"];
+    let notes = compare(folder.path(), &script)["notes"].to_string();
+    assert!(notes.contains("waits among its processes runs without /"), "{notes}");
+}
+
+#[test]
 fn the_output_of_a_run_with_the_wrong_code_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     library(folder.path(), "good", SERVING, &[]);
