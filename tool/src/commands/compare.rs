@@ -15,7 +15,7 @@ use crate::error::UsageError;
 use crate::programs::{NotFound, Prospect, examine, system_of};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
-use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping};
+use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orphans};
 use crate::trial::{FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, marked, plan};
 
 /// Measures, prints what to use, and writes the report.
@@ -29,6 +29,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     })?;
     let mut chosen = allocators::select(&finder, arguments.allocators.as_deref(), &[])?;
     let mut executor = TrialExecutor::new(&subject, Interrupt::install().context("cannot catch signals")?);
+    adopt_orphans().context("cannot look after orphans")?;
     let Some(look) = executor.first_look()? else { return Ok(ExitCode::from(INTERRUPTED)) };
     let mut notes = notes(&prospect, &look, &glibc);
     let obstacle = obstacle(&prospect, &look);

@@ -15,7 +15,7 @@ use crate::error::UsageError;
 use crate::programs::{
     NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_on, system_of,
 };
-use crate::run::{Interrupt, wait_for};
+use crate::run::{Interrupt, tie, wait_for};
 use crate::trial::Tree;
 
 /// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
@@ -100,6 +100,7 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     put_on(&mut command, allocator);
     Record::write_to(record.path(), &mut command).context("cannot prepare the record")?;
     let name = shown(&arguments.command[0]);
+    tie(&mut command);
     let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
     let pid = child.id();
     let sightings = Sightings::of(Some(&allocator.library));

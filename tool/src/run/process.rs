@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::executor::{End, Ended, Executor, Invocation, Traced};
+use super::family::{end_orphans, tie};
 use super::{Interrupt, trace};
 use crate::record::{Noise, Usage};
 
@@ -77,6 +78,7 @@ impl ProcessExecutor {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        tie(&mut command);
         command
     }
 
@@ -92,6 +94,7 @@ impl ProcessExecutor {
         // An error here means that the group is already gone.
         let _ = kill_process_group(pid, Signal::KILL);
         let (status, usage) = reap(child)?;
+        end_orphans();
         let elapsed = started.elapsed();
         drain(&mut stdout, &mut stderr)?;
         let end = watched?.unwrap_or_else(|| decode(status));

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, setsid};
 
 use super::Tree;
 use super::tree::floor;
 use crate::programs::Sightings;
 use crate::record::Usage;
-use crate::run::{End, Interrupt, decode, reap};
+use crate::run::{End, Interrupt, decode, end_orphans, reap, tie};
 
 /// Bytes of each output stream that are read: its end.
 const OUTPUT_BOUND: u64 = 1 << 20;
@@ -51,15 +51,18 @@ pub enum Event {
 }
 
 impl Running {
-    /// Starts it in a process group of its own. Standard input is the tool's own if that is a file, which
+    /// Starts it in a session of its own, without a terminal. Standard input is the tool's own if that is a file, which
     /// every process then reads from its beginning, and empty otherwise.
     pub fn start(mut command: Command, look: bool) -> io::Result<Self> {
         let (stdout, stderr) = (Output::new()?, Output::new()?);
-        command.stdin(input()?).stdout(stdout.writer()?).stderr(stderr.writer()?).process_group(0);
-        // SAFETY: the closure does nothing, least of all what must not be done between fork and exec. With it,
-        // the process is forked rather than started on this one's memory, whose whole size would then be the
-        // floor of what the kernel reports as its largest resident set.
-        unsafe { command.pre_exec(|| Ok(())) };
+        command.stdin(input()?).stdout(stdout.writer()?).stderr(stderr.writer()?);
+        // With what is done before the exec, the process is forked rather than started on this one's memory, whose
+        // whole size would then be the floor of what the kernel reports as its largest resident set.
+        tie(&mut command);
+        // Without a terminal, which would stop it for good where it reads from it or sets it up in the background.
+        let alone = || Ok(setsid().map(drop)?);
+        // SAFETY: between fork and exec the closure makes one system call, takes no lock and no memory.
+        unsafe { command.pre_exec(alone) };
         let floor = floor() + SLACK;
         let started = Instant::now();
         let child = command.spawn().map_err(|error| {
@@ -95,7 +98,8 @@ impl Running {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// Kills what is left of its group, and takes the kernel's account.
+    /// Kills what is left of its group, and takes the kernel's account; of what is looked at, kills all that it
+    /// has left behind.
     pub fn finish(self) -> io::Result<Finished> {
         self.signal(Signal::KILL);
         let mut tree = self.tree;
@@ -104,6 +108,7 @@ impl Running {
         }
         let (status, usage) = reap(self.child)?;
         if let Some(tree) = &mut tree {
+            end_orphans();
             tree.settle(usage.max_rss_bytes, self.floor, self.known_files);
         }
         Ok(Finished {

@@ -12,6 +12,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::programs::Sightings;
+use crate::run::children;
 
 /// Time between two looks, once the program has run for a while.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -142,17 +143,6 @@ impl Tree {
         }
         found
     }
-}
-
-/// The children of a process: each of its threads has its own.
-fn children(process: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{process}/task"));
-    let mut found = Vec::new();
-    for thread in threads.into_iter().flatten().flatten() {
-        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    found
 }
 
 /// Memory of this process that a fork of it begins with, in bytes.
