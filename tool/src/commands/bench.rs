@@ -10,7 +10,7 @@ use super::opening::Opening;
 use super::{history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
-use crate::error::UsageError;
+use crate::error::{UsageError, say};
 use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
@@ -183,7 +183,7 @@ fn try_all(
             if arguments.allocators.is_some() && reason.starts_with(DOES_NOT_LOAD) {
                 bail!("{} ({}): {reason}", allocator.name, allocator.library.display());
             }
-            anstream::eprintln!("ample: warning: {}: {reason}", allocator.name);
+            say(&format!("ample: warning: {}: {reason}", allocator.name));
         }
         probes.push(sample);
     }

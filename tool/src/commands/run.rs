@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
-use crate::error::UsageError;
+use crate::error::{UsageError, say};
 use crate::programs::{
     NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_on, system_of,
 };
@@ -48,7 +48,7 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
 }
 
 fn failed(code: u8, reason: &str) -> ExitCode {
-    anstream::eprintln!("ample: {reason}");
+    say(&format!("ample: {reason}"));
     ExitCode::from(code)
 }
 
@@ -64,7 +64,7 @@ fn become_it(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Exi
     let mut watcher = None;
     if !arguments.quiet {
         if let Some(reason) = prospect.obstacle.as_ref().or(prospect.in_part.as_ref()) {
-            anstream::eprintln!("ample: {} does not serve {name}: it {reason}", whole(allocator, prospect));
+            say(&format!("ample: {} does not serve {name}: it {reason}", whole(allocator, prospect)));
         } else {
             let warning = format!(
                 "ample: {} does not serve {name}: {} is not in its process",
@@ -124,7 +124,7 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     if !arguments.quiet {
         let remarks = prospect.remarks.iter().map(|remark| format!("ample: {name} {remark}\n"));
         let (Ok(text) | Err(text)) = &verdict;
-        anstream::eprint!("{}ample: {name}: {text}; {end}\n", remarks.collect::<String>());
+        say(&format!("{}ample: {name}: {text}; {end}", remarks.collect::<String>()));
     }
     Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

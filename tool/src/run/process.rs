@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
@@ -45,25 +46,29 @@ pub const OWN_VARIABLES: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.
 pub fn inherited_environment() -> BTreeMap<String, String> {
-    env::vars()
-        .filter(|(name, _)| {
-            let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-            INHERITED.contains(&name.as_str()) || configures && !OWN_VARIABLES.contains(&name.as_str())
-        })
-        .collect()
+    inherited().map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
+}
+
+/// The same as processes get it: a value may be no text.
+fn inherited() -> impl Iterator<Item = (String, OsString)> {
+    let named = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    named.filter(|(name, _)| {
+        let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        INHERITED.contains(&name.as_str()) || configures && !OWN_VARIABLES.contains(&name.as_str())
+    })
 }
 
 /// Runs real processes.
 #[derive(Debug)]
 pub struct ProcessExecutor {
     interrupt: Interrupt,
-    inherited: BTreeMap<String, String>,
+    inherited: BTreeMap<String, OsString>,
 }
 
 impl ProcessExecutor {
     /// An executor that stops when `interrupt` is raised.
     pub fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, inherited: inherited_environment() }
+        Self { interrupt, inherited: inherited().collect() }
     }
 
     fn command(&self, invocation: &Invocation) -> Command {
