@@ -13,7 +13,7 @@ use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
 use crate::error::{UsageError, say};
 use crate::programs::{
-    NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_on, system_of,
+    NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_as_is, put_on, system_of,
 };
 use crate::run::{Interrupt, tie, wait_for};
 use crate::trial::Tree;
@@ -52,9 +52,15 @@ fn failed(code: u8, reason: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn command(words: &[std::ffi::OsString]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
+/// The start of the program: on the allocator, unless that is for another system and would keep it from starting.
+fn prepared(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Command {
+    let mut command = Command::new(&arguments.command[0]);
+    command.args(&arguments.command[1..]);
+    if prospect.foreign {
+        put_as_is(&mut command);
+    } else {
+        put_on(&mut command, allocator);
+    }
     command
 }
 
@@ -75,8 +81,7 @@ fn become_it(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Exi
             watcher = Watcher::start(&allocator.library, &warning).ok();
         }
     }
-    let mut command = command(&arguments.command);
-    put_on(&mut command, allocator);
+    let mut command = prepared(arguments, allocator, prospect);
     let error = command.exec();
     drop(watcher);
     failed(NOT_EXECUTABLE, &format!("cannot run {name}: {error}"))
@@ -96,8 +101,7 @@ fn shown(program: &OsStr) -> String {
 fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<ExitCode> {
     let record = tempfile::tempdir().context("cannot make a folder for the record")?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
-    let mut command = command(&arguments.command);
-    put_on(&mut command, allocator);
+    let mut command = prepared(arguments, allocator, prospect);
     Record::write_to(record.path(), &mut command).context("cannot prepare the record")?;
     let name = shown(&arguments.command[0]);
     tie(&mut command);
