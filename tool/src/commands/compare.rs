@@ -16,7 +16,9 @@ use crate::programs::{NotFound, Prospect, examine, system_of};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
 use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orphans};
-use crate::trial::{FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, marked, plan};
+use crate::trial::{
+    FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, input_is_lost, marked, plan,
+};
 
 /// Measures, prints what to use, and writes the report.
 pub fn compare(arguments: &Compare) -> Result<ExitCode> {
@@ -32,6 +34,12 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     adopt_orphans().context("cannot look after orphans")?;
     let Some(look) = executor.first_look()? else { return Ok(ExitCode::from(INTERRUPTED)) };
     let mut notes = notes(&prospect, &look, &glibc);
+    if input_is_lost() {
+        notes.push(
+            "Standard input is a pipe, which only one process could read: the program found it empty. Redirect it from a file."
+                .into(),
+        );
+    }
     let obstacle = obstacle(&prospect, &look);
     let own = own(&prospect, &look, &glibc, obstacle.is_some());
     if let Some(reason) = &obstacle {

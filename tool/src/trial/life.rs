@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -209,6 +209,13 @@ impl Output {
         self.file.read_exact_at(&mut bytes, begin)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Whether the tool has a standard input that its processes cannot read from the beginning: a pipe or a socket.
+pub fn input_is_lost() -> bool {
+    let own = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let kind = own.and_then(|own| own.metadata()).map(|data| data.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
 /// Standard input of the next process.

@@ -179,6 +179,19 @@ fn metrics_are_read_and_every_run_reads_its_input_from_the_beginning() {
 }
 
 #[test]
+fn an_input_that_can_be_read_only_once_is_empty_and_a_note_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "test $(wc -c) -eq 0 && sleep 0.01";
+    let words = ["compare", "-a", "glibc", "-r", "1", "--out", "out", "--", "sh", "-c", script];
+    let output = tool(folder.path()).args(words).stdin(Stdio::piped()).output().expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert!(
+        output.status.success() && stdout.contains("Note: Standard input is a pipe"),
+        "{stdout} {stderr}"
+    );
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_measured() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path();
