@@ -1,6 +1,7 @@
-//! Errors that decide the exit code: usage errors are told apart from failures.
+//! Errors that decide the exit code, usage errors told apart from failures; and how the user hears of them.
 
 use std::fmt;
+use std::io::Write as _;
 
 /// The command line asks for something that does not exist or makes no sense: exit code 2.
 ///
@@ -15,6 +16,11 @@ impl fmt::Display for UsageError {
 }
 
 impl std::error::Error for UsageError {}
+
+/// Says something on standard error. Where nobody can hear it, as on a full disk, the work goes on all the same.
+pub fn say(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
 
 /// A usage error for an unknown name: the nearest valid one, and all of them.
 pub fn unknown(kind: &str, name: &str, valid: &[&str]) -> UsageError {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use cli::{Cli, Command};
-use error::UsageError;
+use error::{UsageError, say};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Command::Man(arguments) => commands::man(&arguments),
     };
     result.unwrap_or_else(|error| {
-        anstream::eprintln!("ample: {error:#}");
+        say(&format!("ample: {error:#}"));
         if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
     })
 }

@@ -76,7 +76,8 @@ pub struct Compare {
     /// Seed of the order of execution and of the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The program and its arguments
+    /// The program and its arguments. Every run reads standard input from the beginning if that is a file, and finds it
+    /// empty otherwise; none has a terminal
     #[arg(last = true, required_unless_present = "server", value_name = "CMD")]
     pub command: Vec<OsString>,
 }

@@ -19,7 +19,7 @@ use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
 use crate::record::{Folder, Machine, Noise, Sample, timestamp};
 use crate::report::{self, Kept, Summary};
-use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping, TIMEOUT};
+use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping, TIMEOUT, adopt_orphans};
 use crate::trial::{Subject, marked};
 
 /// Seconds that a run takes, as far as three blocks fit into them.
@@ -50,6 +50,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
     }
     let scratch = apps::scratch()?;
     let subjects = subjects(&found, &scratch, arguments);
+    adopt_orphans().context("cannot look after orphans")?;
     let interrupt = || Interrupt::install().context("cannot catch signals");
     let machine = Machine::read();
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;

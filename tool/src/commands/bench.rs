@@ -10,12 +10,12 @@ use super::opening::Opening;
 use super::{history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
-use crate::error::UsageError;
+use crate::error::{UsageError, say};
 use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
     Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress,
-    QUICK_PRESET, Request, SeedArguments, Stopping, passes, preset, probe,
+    QUICK_PRESET, Request, SeedArguments, Stopping, adopt_orphans, passes, preset, probe,
 };
 
 /// Measures, prints the comparison, and writes the report; or goes on with that.
@@ -55,6 +55,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     let whole = stopping(arguments, preset);
     let stopping = share(whole, arguments)?;
     let measures = passes(arguments.measures.as_deref().unwrap_or(preset.measures));
+    adopt_orphans().context("cannot look after orphans")?;
     let mut executor = ProcessExecutor::new(Interrupt::install().context("cannot catch signals")?);
     let host = machine.host.clone();
     let mut record = Opening {
@@ -182,7 +183,7 @@ fn try_all(
             if arguments.allocators.is_some() && reason.starts_with(DOES_NOT_LOAD) {
                 bail!("{} ({}): {reason}", allocator.name, allocator.library.display());
             }
-            anstream::eprintln!("ample: warning: {}: {reason}", allocator.name);
+            say(&format!("ample: warning: {}: {reason}", allocator.name));
         }
         probes.push(sample);
     }

@@ -15,8 +15,10 @@ use crate::error::UsageError;
 use crate::programs::{NotFound, Prospect, examine, system_of};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
-use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping};
-use crate::trial::{FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, marked, plan};
+use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orphans};
+use crate::trial::{
+    FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, input_is_lost, marked, plan,
+};
 
 /// Measures, prints what to use, and writes the report.
 pub fn compare(arguments: &Compare) -> Result<ExitCode> {
@@ -29,8 +31,15 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     })?;
     let mut chosen = allocators::select(&finder, arguments.allocators.as_deref(), &[])?;
     let mut executor = TrialExecutor::new(&subject, Interrupt::install().context("cannot catch signals")?);
+    adopt_orphans().context("cannot look after orphans")?;
     let Some(look) = executor.first_look()? else { return Ok(ExitCode::from(INTERRUPTED)) };
     let mut notes = notes(&prospect, &look, &glibc);
+    if input_is_lost() {
+        notes.push(
+            "Standard input is a pipe, which only one process could read: the program found it empty. Redirect it from a file."
+                .into(),
+        );
+    }
     let obstacle = obstacle(&prospect, &look);
     let own = own(&prospect, &look, &glibc, obstacle.is_some());
     if let Some(reason) = &obstacle {
@@ -78,7 +87,10 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     record.blocks = conclusion.blocks;
     record.block_log.clone_from(&conclusion.block_log);
     folder.write_json("run.json", &record)?;
-    notes.extend(executor.remarks());
+    // The first look may have said it already.
+    let remarks = executor.remarks().into_iter().map(|remark| format!("{remark}."));
+    let new: Vec<String> = remarks.filter(|remark| !notes.contains(remark)).collect();
+    notes.extend(new);
     let summary = report::Summary::new(&conclusion, &plan, &chosen, arguments.seed);
     let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), notes);
     let page = compared.write(&folder, &record)?;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{print, report};
 use crate::cli::Diff;
+use crate::error::say;
 use crate::merge::Merged;
 use crate::report::{Changes, Incomparable};
 
@@ -30,7 +31,7 @@ pub fn diff(arguments: &Diff) -> Result<ExitCode> {
                 print(&(serde_json::to_string_pretty(&json!({ "not_comparable": reasons }))? + "\n"))?;
             }
             for reason in reasons {
-                anstream::eprintln!("ample: the runs cannot be compared: {reason}");
+                say(&format!("ample: the runs cannot be compared: {reason}"));
             }
             Ok(ExitCode::from(NOT_COMPARABLE))
         }

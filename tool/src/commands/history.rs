@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{print, report};
 use crate::cli::{self, Bench};
-use crate::error::unknown;
+use crate::error::{say, unknown};
 use crate::history::{Entry, History, Point, Wanted, default_path};
 use crate::record::{Run, Sample};
 use crate::report::{Summary, Told, multiple, rows};
@@ -27,7 +27,7 @@ pub(super) fn keep(arguments: &Bench, run: &Run, summary: &Summary, samples: &[S
     let Some(path) = arguments.history.clone().or_else(default_path) else { return };
     let added = History::open(&path).and_then(|mut history| history.add(run, summary, samples, folder));
     if let Err(error) = added {
-        anstream::eprintln!("ample: warning: {error:#}");
+        say(&format!("ample: warning: {error:#}"));
     }
 }
 

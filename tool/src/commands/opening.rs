@@ -47,7 +47,7 @@ impl Opening<'_> {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
             id: Some(random()),
-            command: std::env::args().collect(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
             shard: self.plan.shard,
             merged: Vec::new(),
             damage: None,

@@ -1,5 +1,6 @@
 //! `ample run`: becomes the user's program on an allocator, or checks who serves it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -10,9 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
-use crate::error::UsageError;
-use crate::programs::{NotFound, Prospect, Record, Served, Watcher, examine, put_on, system_of};
-use crate::run::{Interrupt, wait_for};
+use crate::error::{UsageError, say};
+use crate::programs::{
+    NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_as_is, put_on, system_of,
+};
+use crate::run::{Interrupt, tie, wait_for};
 use crate::trial::Tree;
 
 /// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
@@ -45,13 +48,19 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
 }
 
 fn failed(code: u8, reason: &str) -> ExitCode {
-    anstream::eprintln!("ample: {reason}");
+    say(&format!("ample: {reason}"));
     ExitCode::from(code)
 }
 
-fn command(words: &[std::ffi::OsString]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
+/// The start of the program: on the allocator, unless that is for another system and would keep it from starting.
+fn prepared(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Command {
+    let mut command = Command::new(&arguments.command[0]);
+    command.args(&arguments.command[1..]);
+    if prospect.foreign {
+        put_as_is(&mut command);
+    } else {
+        put_on(&mut command, allocator);
+    }
     command
 }
 
@@ -61,7 +70,7 @@ fn become_it(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Exi
     let mut watcher = None;
     if !arguments.quiet {
         if let Some(reason) = prospect.obstacle.as_ref().or(prospect.in_part.as_ref()) {
-            anstream::eprintln!("ample: {} does not serve {name}: it {reason}", whole(allocator, prospect));
+            say(&format!("ample: {} does not serve {name}: it {reason}", whole(allocator, prospect)));
         } else {
             let warning = format!(
                 "ample: {} does not serve {name}: {} is not in its process",
@@ -72,8 +81,7 @@ fn become_it(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Exi
             watcher = Watcher::start(&allocator.library, &warning).ok();
         }
     }
-    let mut command = command(&arguments.command);
-    put_on(&mut command, allocator);
+    let mut command = prepared(arguments, allocator, prospect);
     let error = command.exec();
     drop(watcher);
     failed(NOT_EXECUTABLE, &format!("cannot run {name}: {error}"))
@@ -93,44 +101,49 @@ fn shown(program: &OsStr) -> String {
 fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<ExitCode> {
     let record = tempfile::tempdir().context("cannot make a folder for the record")?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
-    let mut command = command(&arguments.command);
-    put_on(&mut command, allocator);
+    let mut command = prepared(arguments, allocator, prospect);
     Record::write_to(record.path(), &mut command).context("cannot prepare the record")?;
     let name = shown(&arguments.command[0]);
+    tie(&mut command);
     let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
     let pid = child.id();
-    let mut tree = Tree::of(i32::try_from(pid)?);
+    let sightings = Sightings::of(Some(&allocator.library));
+    let mut tree = Tree::of(i32::try_from(pid)?).noting(sightings);
     let end = wait_for(
         child,
         &interrupt,
-        || tree.look_at_programs(),
+        || tree.look(),
         |process: Pid| {
             // An error means that it has ended meanwhile.
             let _ = kill_process(process, Signal::TERM);
         },
     )?;
-    let served = Record::read(record.path()).context("cannot read the record")?;
-    let served = served.served(&allocator.library, pid);
-    let verdict =
-        verdict(&served, allocator, prospect).and_then(|text| match without_record(&tree, allocator) {
-            Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
-            None => Ok(text),
-        });
+    let record = Record::read(record.path()).context("cannot read the record")?;
+    let served = record.served(&allocator.library, pid);
+    let unserved = tree.sightings().unserved(&record, pid);
+    let verdict = verdict(&served, allocator, prospect).and_then(|text| match without_record(&unserved) {
+        Some(reason) => Err(format!("{text}, but not of all its processes: {reason}")),
+        None => Ok(text),
+    });
     if !arguments.quiet {
         let remarks = prospect.remarks.iter().map(|remark| format!("ample: {name} {remark}\n"));
         let (Ok(text) | Err(text)) = &verdict;
-        anstream::eprint!("{}ample: {name}: {text}; {end}\n", remarks.collect::<String>());
+        say(&format!("{}ample: {name}: {text}; {end}", remarks.collect::<String>()));
     }
     Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A program among the processes that no preloaded library serves, and that leaves no record of it.
-fn without_record(tree: &Tree, allocator: &Allocator) -> Option<String> {
-    let library = system_of(&allocator.library);
-    tree.programs().iter().find_map(|program| {
-        let reason = examine(program.as_os_str(), library).ok()?.obstacle?;
-        Some(format!("{} {reason}", shown(program.as_os_str())))
-    })
+fn without_record(unserved: &[Unserved]) -> Option<String> {
+    let Unserved { name, reason, .. } = unserved.first()?;
+    let others: BTreeSet<&str> =
+        unserved.iter().map(|other| other.name.as_str()).filter(|other| other != name).collect();
+    let more = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; nor is it known of {}", others.into_iter().collect::<Vec<_>>().join(", "))
+    };
+    Some(format!("{name} {reason}{more}"))
 }
 
 /// Whether the allocator, and it alone, serves malloc; in a phrase that tells by whom.

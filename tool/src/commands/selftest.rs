@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::print;
 use crate::allocators::{Allocator, BASELINE, Finder, TWIN};
 use crate::cli::Selftest;
+use crate::error::say;
 use crate::record::SCHEMA_VERSION;
 use crate::report::{self, Cell, Summary};
 use crate::run::{
@@ -152,10 +153,7 @@ pub fn selftest(arguments: &Selftest) -> Result<ExitCode> {
         };
         if index == 1 {
             let all = time(spent * f64::from(comparisons));
-            anstream::eprintln!(
-                "ample: {comparisons} comparisons of {} blocks take about {all}",
-                findings.blocks
-            );
+            say(&format!("ample: {comparisons} comparisons of {} blocks take about {all}", findings.blocks));
         }
         let part = format!("comparison {} of {comparisons}{left}: ", index + 1);
         let seed = arguments.seed.wrapping_add(u64::from(index));

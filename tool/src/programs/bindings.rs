@@ -30,6 +30,10 @@ struct Process {
     pid: u32,
     /// The programs that it executed, one after the other.
     programs: Vec<String>,
+    /// The first words of the commands.
+    words: BTreeSet<String>,
+    /// Whether the last one has left by `exit`: no other took its place.
+    ended: bool,
     /// Their files.
     program_files: BTreeSet<PathBuf>,
     /// By file and function: the file that it was bound to.
@@ -97,6 +101,24 @@ impl Record {
         served
     }
 
+    /// Whether this process has started a program whose command has this first word.
+    pub fn has_started(&self, pid: u32, word: &str) -> bool {
+        self.processes.iter().any(|process| process.pid == pid && process.words.contains(word.trim()))
+    }
+
+    /// Whether the last program of this process is on record. A script, whose name is not its shell's, may be that.
+    pub fn has_ended(&self, pid: u32) -> bool {
+        let shell = |word: &String| word.starts_with('/') && word.ends_with("sh");
+        let mut processes = self.processes.iter().filter(|process| process.pid == pid);
+        processes.any(|process| process.ended || process.words.iter().any(shell))
+    }
+
+    /// The names of all programs, as their commands have them.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let words = self.processes.iter().flat_map(|process| &process.words);
+        words.map(|word| word.rsplit('/').next().unwrap_or(word).trim_start_matches('-').to_owned())
+    }
+
     /// The file that serves the process that was started: of several processes that differ, the first one's.
     pub fn library(&self, started: u32) -> Option<PathBuf> {
         let nothing = Path::new("");
@@ -128,6 +150,8 @@ impl Record {
 impl Process {
     fn note(&mut self, line: &str) {
         if let Some((_, program)) = line.split_once("transferring control: ") {
+            self.ended = false;
+            self.words.insert(program.trim().to_owned());
             let file = Path::new(program.trim());
             self.program_files.insert(resolve(file));
             let name = file.file_name();
@@ -135,6 +159,8 @@ impl Process {
             if !self.programs.contains(&name) {
                 self.programs.push(name);
             }
+        } else if line.contains("calling fini: ") {
+            self.ended = true;
         } else if let Some((from, to, function)) = binding(line)
             && is_of_the_family(function)
         {

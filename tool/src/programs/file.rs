@@ -33,6 +33,8 @@ pub struct Prospect {
     pub program: PathBuf,
     /// Why a preloaded library does not serve its malloc; none where nothing speaks against it.
     pub obstacle: Option<String>,
+    /// Whether the library is for another system than the program, which may not even start with it.
+    pub foreign: bool,
     /// Why it serves only a part of what the program allocates, and another malloc the rest.
     pub in_part: Option<String>,
     /// What else a reader should know: a heap that is no malloc's business, a script.
@@ -55,9 +57,11 @@ pub fn examine(command: &OsStr, library: Option<System>) -> Result<Prospect, Not
         return Ok(Prospect { file, program, remarks, ..Prospect::default() });
     };
     remarks.extend(heap_of_its_own(&program, &facts));
-    let obstacle = obstacle(&program, &facts, library);
+    let foreign = foreign(&facts, library);
+    let is_foreign = foreign.is_some();
+    let obstacle = foreign.or_else(|| obstacle(&program, &facts));
     let in_part = in_part(&facts).filter(|_| obstacle.is_none());
-    Ok(Prospect { file, program, obstacle, in_part, remarks })
+    Ok(Prospect { file, program, obstacle, foreign: is_foreign, in_part, remarks })
 }
 
 /// The file of a command, as a shell finds it.
@@ -95,24 +99,30 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     name.and_then(|name| find(OsStr::new(name)).ok()).or(Some(program))
 }
 
-fn obstacle(program: &Path, facts: &Facts, library: Option<System>) -> Option<String> {
+/// Why the library is for another system than this program.
+fn foreign(facts: &Facts, library: Option<System>) -> Option<String> {
     if let (Some(own), Some(System { architecture: other, .. })) = (facts.architecture, library)
         && own != other
     {
         return Some(format!("is for another architecture ({own:?}) than the library ({other:?})"));
     }
     let for_musl = library.is_some_and(|library| library.musl);
+    match facts.interpreter.as_ref()? {
+        linker if linker.contains("ld-musl") && !for_musl => Some(format!(
+            "runs on musl ({linker}), and the library on glibc; Ample has one for musl (README.md), to be named by --allocator musl=PATH"
+        )),
+        linker if !linker.contains("ld-musl") && for_musl => {
+            Some(format!("runs on glibc ({linker}), and the library on musl"))
+        }
+        _ => None,
+    }
+}
+
+/// Why a library for its own system does not serve this program.
+fn obstacle(program: &Path, facts: &Facts) -> Option<String> {
     match &facts.interpreter {
         None if facts.go => return Some("is a static Go program: Go's own heap serves it".into()),
         None => return Some("is statically linked: it has its malloc inside".into()),
-        Some(linker) if linker.contains("ld-musl") && !for_musl => {
-            return Some(format!(
-                "runs on musl ({linker}), and the library on glibc; Ample has one for musl (README.md), to be named by --allocator musl=PATH"
-            ));
-        }
-        Some(linker) if !linker.contains("ld-musl") && for_musl => {
-            return Some(format!("runs on glibc ({linker}), and the library on musl"));
-        }
         Some(_) => {}
     }
     if let Some(privilege) = privilege(program) {
@@ -203,7 +213,7 @@ mod tests {
         let here = system_of(Path::new("/bin/sh")).expect("an ELF file");
         let told = |linker: &str, musl| {
             let facts = Facts { interpreter: Some(linker.into()), ..Facts::default() };
-            obstacle(Path::new("/bin/sh"), &facts, Some(System { musl, ..here })).unwrap_or_default()
+            foreign(&facts, Some(System { musl, ..here })).unwrap_or_default()
         };
         const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
         const GLIBC: &str = "/lib64/ld-linux-x86-64.so.2";

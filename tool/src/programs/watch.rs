@@ -14,6 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid};
 
+use crate::error::say;
+
 /// How long the program has run when it is looked at: until then it may load libraries, or have others
 /// start what it is a mere wrapper of.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,7 +72,7 @@ fn watch(executed: &OwnedFd, process: &OwnedFd, maps: &str, library: &Path, warn
     // What cannot be read is a process with other rights, which the library does not serve either.
     let text = fs::read_to_string(maps).unwrap_or_default();
     if !text.contains(&*library.to_string_lossy()) && !ready(process, Duration::ZERO) {
-        eprintln!("{warning}");
+        say(warning);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
@@ -17,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::executor::{End, Ended, Executor, Invocation, Traced};
+use super::family::{end_orphans, tie};
 use super::{Interrupt, trace};
 use crate::record::{Noise, Usage};
 
@@ -44,25 +46,29 @@ pub const OWN_VARIABLES: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.
 pub fn inherited_environment() -> BTreeMap<String, String> {
-    env::vars()
-        .filter(|(name, _)| {
-            let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-            INHERITED.contains(&name.as_str()) || configures && !OWN_VARIABLES.contains(&name.as_str())
-        })
-        .collect()
+    inherited().map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
+}
+
+/// The same as processes get it: a value may be no text.
+fn inherited() -> impl Iterator<Item = (String, OsString)> {
+    let named = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    named.filter(|(name, _)| {
+        let configures = INHERITED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        INHERITED.contains(&name.as_str()) || configures && !OWN_VARIABLES.contains(&name.as_str())
+    })
 }
 
 /// Runs real processes.
 #[derive(Debug)]
 pub struct ProcessExecutor {
     interrupt: Interrupt,
-    inherited: BTreeMap<String, String>,
+    inherited: BTreeMap<String, OsString>,
 }
 
 impl ProcessExecutor {
     /// An executor that stops when `interrupt` is raised.
     pub fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, inherited: inherited_environment() }
+        Self { interrupt, inherited: inherited().collect() }
     }
 
     fn command(&self, invocation: &Invocation) -> Command {
@@ -77,6 +83,7 @@ impl ProcessExecutor {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        tie(&mut command);
         command
     }
 
@@ -92,6 +99,7 @@ impl ProcessExecutor {
         // An error here means that the group is already gone.
         let _ = kill_process_group(pid, Signal::KILL);
         let (status, usage) = reap(child)?;
+        end_orphans();
         let elapsed = started.elapsed();
         drain(&mut stdout, &mut stderr)?;
         let end = watched?.unwrap_or_else(|| decode(status));

@@ -11,7 +11,9 @@ use super::Interrupt;
 use super::executor::End;
 use super::process::{decode, reap};
 
-/// Waits until the child ends. `look` is called again and again, and says after how long the next time;
+/// Waits until the child ends. `look` is called again and again, and says after how long the next time; the last
+/// time is when it has ended and nobody has waited for it yet.
+///
 /// `stop` is called once, with the child's number, when the user wants to stop.
 pub fn wait_for(
     child: Child,
@@ -36,6 +38,7 @@ pub fn wait_for(
             stop(pid);
         }
         if !set[0].revents().is_empty() {
+            look();
             return Ok(decode(reap(child)?.0));
         }
     }

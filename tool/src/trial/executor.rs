@@ -16,7 +16,7 @@ use super::life::{Event, Running, watch};
 use super::plan::{AS_IS, MARK};
 use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
-use crate::programs::{Record, put_as_is, put_on};
+use crate::programs::{Record, Sightings, Unserved, put_as_is, put_on};
 use crate::record::{Noise, Pass, RATE, Usage};
 use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 
@@ -55,8 +55,8 @@ pub(super) struct Trial {
     pub stderr: String,
     /// Both streams of the server.
     pub server_output: String,
-    /// The programs that were seen in the tree, where they were noted.
-    pub programs: BTreeSet<PathBuf>,
+    /// What was seen of the programs in the tree, where they were noted.
+    pub sightings: Sightings,
     /// The most pages of files that one process had, in bytes.
     pub files: u64,
     /// What it produced, where that is looked at.
@@ -77,7 +77,7 @@ impl Trial {
             stdout: String::new(),
             stderr: String::new(),
             server_output: String::new(),
-            programs: BTreeSet::new(),
+            sightings: Sightings::default(),
             files: 0,
             product: None,
         }
@@ -87,7 +87,7 @@ impl Trial {
     pub fn with_memory(mut self, tree: Option<Tree>) -> Self {
         if let Some(tree) = tree {
             (self.peak, self.files) = (tree.peak(), tree.most_files());
-            self.programs.clone_from(tree.programs());
+            self.sightings = tree.sightings();
         }
         self
     }
@@ -165,7 +165,7 @@ impl<'a> TrialExecutor<'a> {
         Ok(Some(FirstLook {
             library: recorded.library(trial.pid),
             libraries: recorded.libraries(),
-            programs: trial.programs,
+            programs: trial.sightings.programs(),
         }))
     }
 
@@ -213,16 +213,13 @@ impl<'a> TrialExecutor<'a> {
         if let Some(folder) = record {
             Record::write_to(folder, &mut command)?;
         }
-        let notes_programs = record.is_some();
+        let library = allocator.map(|allocator| allocator.library.as_path());
+        let sightings = record.map(|_| Sightings::of(library));
         let mut trial = match &kind {
-            Kind::Command(_) => self.command(command, notes_programs)?,
-            Kind::Server(server) => server.run(
-                command,
-                plain,
-                &self.interrupt,
-                self.subject.timeout,
-                (notes_programs, self.files),
-            )?,
+            Kind::Command(_) => self.command(command, sightings)?,
+            Kind::Server(server) => {
+                server.run(command, plain, &self.interrupt, self.subject.timeout, (sightings, self.files))?
+            }
         };
         self.look_after(&mut trial);
         Ok(trial)
@@ -237,9 +234,10 @@ impl<'a> TrialExecutor<'a> {
         }
     }
 
-    fn command(&self, command: Command, notes_programs: bool) -> io::Result<Trial> {
+    fn command(&self, command: Command, sightings: Option<Sightings>) -> io::Result<Trial> {
         let mut running = Running::start(command, true)?;
-        (running.notes_programs, running.known_files) = (notes_programs, self.files);
+        running.known_files = self.files;
+        running.note(sightings);
         let pid = running.pid();
         let event = watch(&mut [&mut running], &self.interrupt, Instant::now() + self.subject.timeout)?;
         let wall = running.age();
@@ -319,17 +317,25 @@ impl<'a> TrialExecutor<'a> {
         self.files = self.files.max(trial.files);
         if let Some(record) = &record {
             let recorded = Record::read(record.path())?;
-            self.note(&allocator, &recorded, trial.pid);
+            self.note(&allocator, &recorded, &trial);
         }
         Ok(self.answer(invocation, name, trial))
     }
 
     /// Keeps which library serves the program under this entry.
-    fn note(&mut self, allocator: &Allocator, record: &Record, pid: u32) {
+    fn note(&mut self, allocator: &Allocator, record: &Record, trial: &Trial) {
+        let unserved = trial.sightings.unserved(record, trial.pid);
         let functions = record.functions(&allocator.library);
+        let own = unserved.iter().find(|unserved| unserved.pid == trial.pid);
         let file = |symbol: &str| match functions.get(symbol) {
             // Nothing is asked of a program that starts as it is.
             _ if allocator.name == AS_IS => allocator.library.clone(),
+            // No other process stands for the program itself.
+            _ if own.is_some() => {
+                let unserved =
+                    own.map(|unserved| format!("another one: {} {}", unserved.name, unserved.reason));
+                PathBuf::from(unserved.unwrap_or_default())
+            }
             Some(file) => file.clone(),
             // Not called: the first library that defines it would serve it.
             None if allocator.defines.contains(symbol) => allocator.library.clone(),
@@ -344,7 +350,10 @@ impl<'a> TrialExecutor<'a> {
         if allocator.name == AS_IS {
             return;
         }
-        let served = record.served(&allocator.library, pid);
+        for Unserved { name, reason, .. } in unserved {
+            self.remarks.insert(format!("{name} among its processes {reason}"));
+        }
+        let served = record.served(&allocator.library, trial.pid);
         if served.count > 0 {
             for (program, library) in served.by_others {
                 self.remarks.insert(format!(

@@ -3,19 +3,20 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, setsid};
 
 use super::Tree;
 use super::tree::floor;
+use crate::programs::Sightings;
 use crate::record::Usage;
-use crate::run::{End, Interrupt, decode, reap};
+use crate::run::{End, Interrupt, decode, end_orphans, reap, tie};
 
 /// Bytes of each output stream that are read: its end.
 const OUTPUT_BOUND: u64 = 1 << 20;
@@ -33,8 +34,6 @@ pub struct Running {
     started: Instant,
     /// Its memory, where that is looked at.
     pub tree: Option<Tree>,
-    /// Whether its programs are noted as well.
-    pub notes_programs: bool,
     /// The most pages of files that one process of it had in earlier runs, in bytes.
     pub known_files: u64,
     floor: u64,
@@ -52,15 +51,18 @@ pub enum Event {
 }
 
 impl Running {
-    /// Starts it in a process group of its own. Standard input is the tool's own if that is a file, which
+    /// Starts it in a session of its own, without a terminal. Standard input is the tool's own if that is a file, which
     /// every process then reads from its beginning, and empty otherwise.
     pub fn start(mut command: Command, look: bool) -> io::Result<Self> {
         let (stdout, stderr) = (Output::new()?, Output::new()?);
-        command.stdin(input()?).stdout(stdout.writer()?).stderr(stderr.writer()?).process_group(0);
-        // SAFETY: the closure does nothing, least of all what must not be done between fork and exec. With it,
-        // the process is forked rather than started on this one's memory, whose whole size would then be the
-        // floor of what the kernel reports as its largest resident set.
-        unsafe { command.pre_exec(|| Ok(())) };
+        command.stdin(input()?).stdout(stdout.writer()?).stderr(stderr.writer()?);
+        // With what is done before the exec, the process is forked rather than started on this one's memory, whose
+        // whole size would then be the floor of what the kernel reports as its largest resident set.
+        tie(&mut command);
+        // Without a terminal, which would stop it for good where it reads from it or sets it up in the background.
+        let alone = || Ok(setsid().map(drop)?);
+        // SAFETY: between fork and exec the closure makes one system call, takes no lock and no memory.
+        unsafe { command.pre_exec(alone) };
         let floor = floor() + SLACK;
         let started = Instant::now();
         let child = command.spawn().map_err(|error| {
@@ -70,17 +72,14 @@ impl Running {
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let tree = look.then(|| Tree::of(pid.as_raw_pid()));
-        Ok(Self {
-            child,
-            process,
-            stdout,
-            stderr,
-            started,
-            tree,
-            notes_programs: false,
-            known_files: 0,
-            floor,
-        })
+        Ok(Self { child, process, stdout, stderr, started, tree, known_files: 0, floor })
+    }
+
+    /// Looks at its programs as well, where it is looked at.
+    pub fn note(&mut self, sightings: Option<Sightings>) {
+        if let Some(sightings) = sightings {
+            self.tree = self.tree.take().map(|tree| tree.noting(sightings));
+        }
     }
 
     /// Its number.
@@ -99,12 +98,17 @@ impl Running {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// Kills what is left of its group, and takes the kernel's account.
+    /// Kills what is left of its group, and takes the kernel's account; of what is looked at, kills all that it
+    /// has left behind.
     pub fn finish(self) -> io::Result<Finished> {
         self.signal(Signal::KILL);
-        let (status, usage) = reap(self.child)?;
         let mut tree = self.tree;
         if let Some(tree) = &mut tree {
+            tree.look_at_end();
+        }
+        let (status, usage) = reap(self.child)?;
+        if let Some(tree) = &mut tree {
+            end_orphans();
             tree.settle(usage.max_rss_bytes, self.floor, self.known_files);
         }
         Ok(Finished {
@@ -118,8 +122,7 @@ impl Running {
 
     /// Looks at its memory, and tells when to do so again.
     fn look(&mut self) -> Option<Duration> {
-        let tree = self.tree.as_mut()?;
-        Some(if self.notes_programs { tree.look_at_programs() } else { tree.look() })
+        self.tree.as_mut().map(Tree::look)
     }
 }
 
@@ -206,6 +209,13 @@ impl Output {
         self.file.read_exact_at(&mut bytes, begin)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Whether the tool has a standard input that its processes cannot read from the beginning: a pipe or a socket.
+pub fn input_is_lost() -> bool {
+    let own = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let kind = own.and_then(|own| own.metadata()).map(|data| data.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
 /// Standard input of the next process.

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use super::executor::Trial;
 use super::life::{Event, Finished, Running, watch};
+use crate::programs::Sightings;
 use crate::run::{End, Interrupt};
 
 /// Time between two questions whether the server answers.
@@ -61,7 +62,7 @@ impl Server {
         plain: impl Fn(&[OsString]) -> Command,
         interrupt: &Interrupt,
         timeout: Duration,
-        (notes_programs, known_files): (bool, u64),
+        (sightings, known_files): (Option<Sightings>, u64),
     ) -> io::Result<Trial> {
         if let Ready::Port(port) = self.ready
             && answers(port)
@@ -71,7 +72,8 @@ impl Server {
         }
         let deadline = Instant::now() + timeout;
         let mut running = Running::start(server, true)?;
-        (running.notes_programs, running.known_files) = (notes_programs, known_files);
+        running.known_files = known_files;
+        running.note(sightings);
         let pid = running.pid();
         let loaded = self.load(&mut running, plain, interrupt, deadline);
         let last = running.tree.as_ref().map_or(0, super::Tree::now);

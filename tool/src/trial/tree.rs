@@ -9,13 +9,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use crate::programs::Sightings;
+use crate::run::children;
 
 /// Time between two looks, once the program has run for a while.
 const PAUSE: Duration = Duration::from_millis(10);
 /// A look may take this share of the time at most, once the program has run for [`EARLY`].
 const SHARE: u32 = 20;
+/// The same where programs are noted.
+const NOTING_SHARE: u32 = 2;
 /// While looks follow each other closely.
 const EARLY: Duration = Duration::from_millis(20);
 /// Time between the first looks.
@@ -38,7 +42,7 @@ pub struct Tree {
     /// All that were ever seen, with their most pages of files, in bytes: a process whose parent has ended
     /// still belongs to the tree.
     members: BTreeMap<i32, u64>,
-    programs: BTreeSet<PathBuf>,
+    sightings: Option<Sightings>,
     began: Instant,
     last: Duration,
     peak: u64,
@@ -51,12 +55,18 @@ impl Tree {
         Self {
             root,
             members: BTreeMap::new(),
-            programs: BTreeSet::new(),
+            sightings: None,
             began: Instant::now(),
             last: Duration::ZERO,
             peak: 0,
             now: 0,
         }
+    }
+
+    /// Looks at which programs run, besides.
+    pub fn noting(mut self, sightings: Sightings) -> Self {
+        self.sightings = Some(sightings);
+        self
     }
 
     /// The largest sum of all looks, in bytes; or the largest part of one process's own high-water mark that
@@ -85,9 +95,16 @@ impl Tree {
         self.now
     }
 
-    /// The programs that were seen.
-    pub fn programs(&self) -> &BTreeSet<PathBuf> {
-        &self.programs
+    /// What was seen of programs, where that was looked at.
+    pub fn sightings(&self) -> Sightings {
+        self.sightings.clone().unwrap_or_default()
+    }
+
+    /// Looks at the process that was started once more: it has ended, and nobody has waited for it yet.
+    pub fn look_at_end(&mut self) {
+        if let Some(sightings) = &mut self.sightings {
+            sightings.look(self.root.unsigned_abs());
+        }
     }
 
     /// Looks once, and tells how long to wait for the next time: shortly at first, so that a short life is
@@ -96,6 +113,9 @@ impl Tree {
         let begin = Instant::now();
         let mut sum = 0;
         for pid in self.descendants() {
+            if let Some(sightings) = &mut self.sightings {
+                sightings.look(pid.unsigned_abs());
+            }
             let Some(memory) = memory(pid) else { continue };
             let most_files = self.members.entry(pid).or_default();
             *most_files = memory.files.max(*most_files);
@@ -108,14 +128,9 @@ impl Tree {
         self.last = begin.elapsed();
         let age = self.began.elapsed();
         let pause = (age / 4).clamp(SHORTEST_PAUSE, PAUSE);
-        if age < EARLY { pause } else { pause.max(self.last * SHARE) }
-    }
-
-    /// Looks once at which programs run, besides.
-    pub fn look_at_programs(&mut self) -> Duration {
-        let running = self.descendants();
-        self.programs.extend(running.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok()));
-        self.look()
+        // What is noted besides is lost in a long pause, and a run in which it is noted is not measured.
+        let share = if self.sightings.is_some() { NOTING_SHARE } else { SHARE };
+        if age < EARLY { pause } else { pause.max(self.last * share) }
     }
 
     fn descendants(&self) -> BTreeSet<i32> {
@@ -128,17 +143,6 @@ impl Tree {
         }
         found
     }
-}
-
-/// The children of a process: each of its threads has its own.
-fn children(process: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{process}/task"));
-    let mut found = Vec::new();
-    for thread in threads.into_iter().flatten().flatten() {
-        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    found
 }
 
 /// Memory of this process that a fork of it begins with, in bytes.

@@ -125,6 +125,24 @@ fn a_crash_under_one_allocator_is_a_failed_row_with_its_output() {
 }
 
 #[test]
+fn a_row_whose_program_runs_without_the_library_has_failed_and_a_child_is_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "good", SERVING, &[]);
+    let waits =
+        "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(50000); }";
+    program(folder.path(), "waits", waits, &[]);
+    let compared = compare(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "env", "-i", "./waits"]);
+    let cells = &compared["summary"]["rows"][0]["cells"];
+    assert_eq!((&cells[0]["status"], &cells[1]["status"]), (&"measured".into(), &"failed".into()));
+    let gaps = compared["summary"]["gaps"].to_string();
+    assert!(gaps.contains("malloc is served by another one: waits runs without /"), "{gaps}");
+    fs::remove_dir_all(folder.path().join("out")).expect("removed");
+    let script = ["-a", "./libgood.so", "-r", "1", "--", "sh", "-c", "env -i ./waits; :"];
+    let notes = compare(folder.path(), &script)["notes"].to_string();
+    assert!(notes.contains("waits among its processes runs without /"), "{notes}");
+}
+
+#[test]
 fn the_output_of_a_run_with_the_wrong_code_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     library(folder.path(), "good", SERVING, &[]);
@@ -158,6 +176,19 @@ fn metrics_are_read_and_every_run_reads_its_input_from_the_beginning() {
     assert_eq!(compared["speed"]["metric"], "ms");
     let rate = &compared["summary"]["rows"][0]["cells"][0]["operations_per_second"]["value"];
     assert!((rate.as_f64().expect("a number") - 0.125).abs() < 1e-9, "less is better: {rate}");
+}
+
+#[test]
+fn an_input_that_can_be_read_only_once_is_empty_and_a_note_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "test $(wc -c) -eq 0 && sleep 0.01";
+    let words = ["compare", "-a", "glibc", "-r", "1", "--out", "out", "--", "sh", "-c", script];
+    let output = tool(folder.path()).args(words).stdin(Stdio::piped()).output().expect("runs");
+    let (stdout, stderr) = texts(&output);
+    assert!(
+        output.status.success() && stdout.contains("Note: Standard input is a pipe"),
+        "{stdout} {stderr}"
+    );
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Bad input: one clear line that says what to do, the right exit code, nothing measured.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{library, texts, tool};
+use crate::common::{json, library, texts, tool};
 
 /// Runs `ample bench` with these arguments: the exit code and the only line on standard error.
 fn refused(folder: &Path, arguments: &[&str]) -> (i32, String) {
@@ -107,4 +109,35 @@ fn without_the_workloads_the_tool_says_what_builds_them() {
     assert_eq!(output.status.code(), Some(1));
     let (_, stderr) = texts(&output);
     assert!(stderr.contains("/nonexistent does not exist; `cargo ample workloads` builds it"), "{stderr}");
+}
+
+#[test]
+fn a_full_standard_error_changes_no_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let code = |words: &[&str]| {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let status = tool(folder.path()).args(words).stderr(full).status();
+        status.expect("runs").code()
+    };
+    assert_eq!(code(&["run", "-a", "glibc", "--check", "--", "sh", "-c", "exit 3"]), Some(0));
+    assert_eq!(code(&["run", "-a", "nope", "--", "true"]), Some(125));
+    assert_eq!(code(&["diff", "no-folder", "nope"]), Some(1));
+    assert_eq!(code(&["bench", "larsn"]), Some(2));
+}
+
+#[test]
+fn words_and_variables_that_are_no_text_are_taken_as_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = OsStr::from_bytes(b"b\xff\xfe");
+    let mut compare = tool(folder.path());
+    compare.args(["compare", "-a", "glibc", "-r", "1", "--out", "out", "--", "sh", "-c", "sleep 0.01", "sh"]);
+    let mut bench = tool(folder.path());
+    bench.args(["bench", "larson", "--quick", "-r", "1", "-t", "1", "-a", "glibc", "--out"]).arg(bytes);
+    for command in [compare.arg(bytes), &mut bench] {
+        let output = command.env("X", bytes).env("MALLOC_X", bytes).output().expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let run = json(&folder.path().join("out/run.json"));
+    assert_eq!(run["command"].as_array().expect("words").last(), Some(&"b\u{fffd}\u{fffd}".into()));
+    assert!(folder.path().join(bytes).join("report.html").exists());
 }

@@ -108,6 +108,34 @@ fn a_check_is_passed_only_where_the_allocator_serves_every_process() {
     assert_eq!((texts(&quiet), quiet.status.code()), (("out\n".into(), String::new()), Some(0)));
 }
 
+#[test]
+fn what_runs_without_the_library_is_named_although_no_record_has_it() {
+    const WAITS: &str =
+        "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(100000); }";
+    let folder = tempfile::tempdir().expect("a folder");
+    program(folder.path(), "waits", WAITS, &[]);
+    program(folder.path(), "plain", PLAIN, &[]);
+    program(folder.path(), "fixed", WAITS, &["-static"]);
+    let without = "but not of all its processes: waits runs without /";
+    let unseen = "but not of all its processes: plain left no record, and ended before it could be looked at";
+    for (words, code, says) in [
+        (&["env", "-i", "./waits"][..], 1, without),
+        (&["sh", "-c", "env -i ./waits; :"], 1, without),
+        (&["env", "-u", "LD_PRELOAD", "-u", "LD_DEBUG", "-u", "LD_DEBUG_OUTPUT", "./waits"], 1, without),
+        (&["sh", "-c", "env -i ./fixed; :"], 1, "fixed is statically linked"),
+        (&["env", "-i", "./plain"], 1, unseen),
+        (&["env", "./waits"], 0, "good serves malloc in 1 process (env, waits)"),
+        (&["sh", "-c", "./plain; (./plain); ls | cat; ./waits; ./plain"], 0, "(cat, ls, plain, sh, waits): "),
+    ] {
+        let words: Vec<&str> = ["--check", "--"].iter().chain(words).copied().collect();
+        let output = run(folder.path(), &words);
+        let stderr = texts(&output).1;
+        let as_expected = output.status.code() == Some(code)
+            && (stderr.contains(says) || says == unseen && stderr.contains("plain runs without /"));
+        assert!(as_expected, "{words:?}: {} {stderr}", output.status);
+    }
+}
+
 /// A program with the whole family of its own.
 const SERVING_PROGRAM: &str =
     concat!(include_str!("serving.c"), "\nint main(void) { return malloc(9) == 0; }\n");

@@ -80,6 +80,20 @@ fn a_static_program_has_its_malloc_inside() {
 }
 
 #[test]
+fn a_program_on_musl_runs_as_it_is() {
+    if !there(&["musl-gcc"], "musl") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let code = folder.path().join("hello.c");
+    fs::write(&code, LOOKING).expect("written");
+    assert!(made(Command::new("musl-gcc").current_dir(&folder).args(["-o", "hello"]).arg(&code)));
+    let (plain, (checked, code)) = run(folder.path(), &["./hello"], "alone");
+    assert!(plain.starts_with("ample: good does not serve hello: it runs on musl"), "{plain}");
+    assert!(code == 1 && checked.contains("good does not serve it: it runs on musl"), "{checked}");
+}
+
+#[test]
 fn a_setuid_program_ignores_the_preload() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = program(folder.path(), "other-rights", LOOKING, &[]);
