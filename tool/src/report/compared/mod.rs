@@ -139,7 +139,7 @@ impl Compared {
             .collect();
         let mut text = format!("{}\n\n{}\n", self.verdict, table::rows(&head, &cells, 1));
         text.push_str(&if summary.blocks >= MIN_BLOCKS {
-            "= equivalent within 2 %, or within the noise floor where that is higher   ? cannot tell\n".into()
+            table::LEGEND.into()
         } else {
             format!("No verdicts: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
         });
