@@ -59,6 +59,10 @@ pub enum Command {
 
 /// Arguments of `ample bench`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 there are figures; 1 something went wrong; 2 wrong usage; 5 no row has a number to compare: \
+                  everything failed, or nothing can be measured here; 130 ended early by the user"
+)]
 pub struct Bench {
     /// Workloads or their variants (see `ample workloads`); without any, all of the preset
     #[arg(value_name = "WORKLOAD")]

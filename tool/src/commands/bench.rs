@@ -7,15 +7,15 @@ use anyhow::{Context as _, Result, bail};
 
 use super::apps::apps;
 use super::opening::Opening;
-use super::{history, print, resume};
+use super::{exit_code, history, print, resume};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
 use crate::error::UsageError;
 use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
-    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress,
-    QUICK_PRESET, Request, SeedArguments, Stopping, passes, preset, probe,
+    Campaign, DOES_NOT_LOAD, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress, QUICK_PRESET,
+    Request, SeedArguments, Stopping, passes, preset, probe,
 };
 
 /// Measures, prints the comparison, and writes the report; or goes on with that.
@@ -121,7 +121,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
             page.display()
         ))?;
     }
-    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&summary))
 }
 
 /// Lists what would be measured, after the workloads have accepted all parameters.

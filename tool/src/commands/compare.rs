@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use super::opening::Opening;
-use super::print;
+use super::{exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::UsageError;
@@ -93,7 +93,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
             page.display()
         ))?;
     }
-    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&compared.summary))
 }
 
 fn subject(arguments: &Compare) -> Result<Subject> {
