@@ -56,15 +56,20 @@ fn noise(speed: &Comparison, memory: &Comparison) -> Option<String> {
 
 /// Without two entries to compare.
 fn nothing(summary: &Summary, lines: &[Line]) -> String {
-    let measured = lines.iter().find(|line| !line.texts.is_empty());
+    let measured: Vec<String> = lines
+        .iter()
+        .filter(|line| !line.texts.is_empty())
+        .map(|line| format!("'{}'", line.allocator))
+        .collect();
     let failed = summary.gaps.first().map(|gap| format!(" {}: {}.", gap.allocators.join(", "), gap.reason));
-    match measured {
-        Some(line) => format!(
-            "Nothing can be compared: only '{}' has numbers.{}",
-            line.allocator,
-            failed.unwrap_or_default()
+    let failed = failed.unwrap_or_default();
+    match &measured[..] {
+        [] => format!("Nothing was measured.{failed}"),
+        [only] => format!("Nothing can be compared: only {only} has numbers.{failed}"),
+        several => format!(
+            "Nothing can be compared with glibc, which has no numbers; {} have some.{failed}",
+            several.join(", ")
         ),
-        None => format!("Nothing was measured.{}", failed.unwrap_or_default()),
     }
 }
 
