@@ -13,7 +13,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use super::opening::Opening;
-use super::{exit_code, print};
+use super::{exit_code, print, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
@@ -115,7 +115,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
         let notes: String = notes.iter().map(|note| format!("Note: {note}\n")).collect();
         print(&format!(
             "{}\n\n{table}{notes}{}\nraw samples: {}\nreport: {}\n",
-            summary.verdict,
+            verdict(&summary, &record),
             kept.text(),
             folder.path().join("samples.jsonl").display(),
             page.display()

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::apps::apps;
 use super::opening::Opening;
-use super::{exit_code, history, print, resume};
+use super::{exit_code, history, print, resume, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
 use crate::error::UsageError;
@@ -116,7 +116,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
         };
         print(&format!(
             "{}\n\n{table}\n{seed_lines}raw samples: {}\nreport: {}\n",
-            summary.verdict,
+            verdict(&summary, &record),
             samples.display(),
             page.display()
         ))?;

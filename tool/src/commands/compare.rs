@@ -80,7 +80,8 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     folder.write_json("run.json", &record)?;
     notes.extend(executor.remarks());
     let summary = report::Summary::new(&conclusion, &plan, &chosen, arguments.seed);
-    let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), notes);
+    let environment = record.configured_from_outside();
+    let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), environment, notes);
     let page = compared.write(&folder, &record)?;
     if arguments.json {
         print(&(serde_json::to_string_pretty(&compared)? + "\n"))?;

@@ -32,11 +32,21 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::record::Run;
 use crate::report::{Cell, Summary};
 use crate::run::INTERRUPTED;
 
 /// Exit code where no row has a number to tell: 3 and 4 are those of `ample diff`.
 const NO_NUMBER: u8 = 5;
+
+/// The verdict, and below it what a reader must know of the environment.
+fn verdict(summary: &Summary, run: &Run) -> String {
+    [Some(summary.verdict.clone()), run.configured_from_outside()]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
+}
 
 /// The exit code of a run that came to this. A script that reads figures should learn where there are none.
 fn exit_code(summary: &Summary) -> ExitCode {
