@@ -59,13 +59,18 @@ pub enum Command {
 
 /// Arguments of `ample bench`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 there are figures; 1 something went wrong; 2 wrong usage; 5 no row has a number to compare: \
+                  everything failed, or nothing can be measured here; 130 ended early by the user"
+)]
 pub struct Bench {
     /// Workloads or their variants (see `ample workloads`); without any, all of the preset
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
     /// Allocators by name or path, separated by commas: `jemalloc,./libfoo.so,new=./libbar.so`, each
     /// with settings of its own if you like: `glibc:mmap_threshold=131072`, or an environment variable
-    /// as it stands, `glibc:MALLOC_ARENA_MAX=1`; glibc always takes part [default: all that are found]
+    /// as it stands, `glibc:MALLOC_ARENA_MAX=1`: glibc takes whole numbers, Ample what `ample options`
+    /// lists, and other values are refused; glibc always takes part [default: all that are found]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     pub allocators: Option<Vec<String>>,
     /// Thread counts, separated by commas [default: 1,2,4 … up to twice the

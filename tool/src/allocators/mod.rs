@@ -6,6 +6,7 @@
 mod catalogue;
 mod discover;
 mod identify;
+mod options;
 mod select;
 mod settings;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use catalogue::{BASELINE, Limit};
 pub use discover::{Finder, Missing};
 pub use identify::{file_sha256, package_version, resolve};
+pub use options::{Definition, told_by};
 pub use select::{one, select};
 
 /// Name of the project's own allocator.

@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::Allocator;
 use super::catalogue::BASELINE;
 use super::discover::{Finder, from_file};
 use super::identify::package_version;
+use super::options::told_by;
 use super::settings;
 use crate::error::{UsageError, unknown};
 
@@ -56,6 +57,8 @@ fn entry(finder: &Finder, item: &str) -> Result<Allocator> {
     } else {
         (known(finder, base)?, Some(base))
     };
+    let options = || told_by(&allocator.library).with_context(|| format!("{}", allocator.library.display()));
+    settings::check(known, &settings, options)?;
     settings::apply(known, &settings, &mut allocator.environment)?;
     for (name, value) in settings {
         allocator.name.push_str(&format!(":{name}={value}"));

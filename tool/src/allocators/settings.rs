@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use super::BASELINE;
+use super::options::Definition;
+use super::{BASELINE, OURS};
 use crate::error::{UsageError, unknown};
 
 /// How the settings of a family of allocators become environment variables.
@@ -20,8 +21,26 @@ enum Style {
     None,
 }
 
+/// What our own settings begin with in the environment.
+const OWN_PREFIX: &str = "AMPLE_";
+/// Variables by which glibc's malloc takes single numbers.
+const NUMBERS: &[&str] = &[
+    "MALLOC_ARENA_MAX",
+    "MALLOC_ARENA_TEST",
+    "MALLOC_CHECK_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_PERTURB_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_TRIM_THRESHOLD_",
+];
+/// What glibc's settings begin with in [`TUNABLES`].
+const PREFIX: &str = "glibc.malloc.";
+/// The variable that holds settings of glibc, its malloc's among them.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
 /// How each family does it. `known`, where it is not empty, lists all settings there are: an allocator
-/// ignores an unknown one in silence, and the variant would be none.
+/// ignores an unknown one in silence, and the variant would be none. Those of our own come from its library.
 struct Family {
     /// Names of the allocators, in the order of tables.
     allocators: &'static [&'static str],
@@ -30,10 +49,10 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
-    Family { allocators: &[super::OURS], style: Style::Each { prefix: "AMPLE_" }, known: &[] },
+    Family { allocators: &[OURS], style: Style::Each { prefix: OWN_PREFIX }, known: &[] },
     Family {
         allocators: &[BASELINE],
-        style: Style::One { variable: "GLIBC_TUNABLES", prefix: "glibc.malloc.", separator: '=', joint: ':' },
+        style: Style::One { variable: TUNABLES, prefix: PREFIX, separator: '=', joint: ':' },
         known: &[
             "arena_max",
             "arena_test",
@@ -74,6 +93,68 @@ const FAMILIES: &[Family] = &[
     },
     Family { allocators: &["snmalloc", "rpmalloc", "floor", "single-lock"], style: Style::None, known: &[] },
 ];
+
+/// Refuses, with a usage error, values that glibc and our own allocator would not take as they are meant, and settings
+/// that the latter does not know. Other libraries' values are their own matter.
+///
+/// `options` asks our own library for its settings.
+pub fn check(
+    allocator: Option<&str>,
+    settings: &[(&str, &str)],
+    options: impl FnOnce() -> Result<Vec<Definition>>,
+) -> Result<()> {
+    let own = allocator == Some(OURS);
+    for &(name, value) in settings {
+        let tunable = match value.split_once('=') {
+            Some((setting, value)) if name == TUNABLES && setting.starts_with(PREFIX) => {
+                Some((setting, value))
+            }
+            _ if NUMBERS.contains(&name) || allocator == Some(BASELINE) && !is_variable(name) => {
+                Some((name, value))
+            }
+            _ => None,
+        };
+        if let Some((setting, value)) = tunable.filter(|(_, value)| !is_whole(value)) {
+            bail!(UsageError(format!(
+                "'{value}' is no value of {setting}: glibc takes whole numbers, and reads no suffix: write 131072, not \
+                 128K"
+            )));
+        }
+    }
+    let own: Vec<(String, &str)> = settings
+        .iter()
+        .filter(|(name, _)| own && (!is_variable(name) || name.starts_with(OWN_PREFIX)))
+        .map(|&(name, value)| match is_variable(name) {
+            true => (name.to_owned(), value),
+            false => (format!("{OWN_PREFIX}{}", name.to_ascii_uppercase()), value),
+        })
+        .collect();
+    if own.is_empty() {
+        return Ok(());
+    }
+    let options = options().context("its settings cannot be checked")?;
+    for (variable, value) in own {
+        let Some(option) = options.iter().find(|option| option.name == variable) else {
+            let names: Vec<&str> = options.iter().map(|option| option.name.as_str()).collect();
+            bail!(unknown(&format!("setting of {OURS}"), &variable, &names));
+        };
+        if let Some(takes) = option.refuses(value) {
+            bail!(UsageError(format!("'{value}' is no value of {variable}, which takes {takes}")));
+        }
+    }
+    Ok(())
+}
+
+/// A whole number as glibc reads it: decimal, or hexadecimal after 0x.
+fn is_whole(text: &str) -> bool {
+    let hexadecimal = text.strip_prefix("0x").filter(|digits| !digits.is_empty());
+    match hexadecimal {
+        Some(digits) => {
+            digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && u64::from_str_radix(digits, 16).is_ok()
+        }
+        None => text.bytes().all(|digit| digit.is_ascii_digit()) && text.parse::<u64>().is_ok(),
+    }
+}
 
 /// Adds settings, as `(name, value)`, to the environment of the allocator of this name; none for a library
 /// given by its path. A variable that the environment holds already is extended, where it takes several
@@ -180,6 +261,59 @@ mod tests {
         assert!(refused("rpmalloc", "x").contains("rpmalloc reads no settings"));
         let by_path = apply(None, &[("x", "1")], &mut BTreeMap::new()).expect_err("refused");
         assert!(by_path.to_string().contains("in upper case"), "{by_path}");
+    }
+
+    #[test]
+    fn values_that_would_not_be_taken_are_refused() {
+        let option = |name: &str, most| Definition {
+            name: name.into(),
+            kind: "number".into(),
+            default: Some(1),
+            least: Some(0),
+            most: Some(most),
+            meaning: String::new(),
+        };
+        let check = |allocator, setting| {
+            let options = || Ok(vec![option("AMPLE_CACHE", 1), option("AMPLE_SOFT_LIMIT", 1 << 47)]);
+            check(Some(allocator), &[setting], options).map_err(|error| {
+                assert!(error.is::<UsageError>(), "{error}");
+                error.to_string()
+            })
+        };
+        for good in [
+            ("glibc", ("mmap_threshold", "131072")),
+            ("glibc", ("mmap_threshold", "0x20000")),
+            ("glibc", ("MALLOC_ARENA_MAX", "1")),
+            ("glibc", ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")),
+            ("glibc", ("GLIBC_TUNABLES", "glibc.pthread.x=y")),
+            ("ample", ("cache", "0")),
+            ("ample", ("AMPLE_SOFT_LIMIT", "64M")),
+            ("jemalloc", ("background_thread", "true")),
+        ] {
+            assert_eq!(check(good.0, good.1), Ok(()), "{good:?}");
+        }
+        for (allocator, setting, told) in [
+            (
+                "glibc",
+                ("mmap_threshold", "128K"),
+                "'128K' is no value of mmap_threshold: glibc takes whole numbers",
+            ),
+            ("glibc", ("mmap_threshold", "abc"), "reads no suffix"),
+            ("glibc", ("mmap_threshold", ""), "whole numbers"),
+            ("glibc", ("MALLOC_ARENA_MAX", "1k"), "whole numbers"),
+            ("ample", ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=1M"), "glibc.malloc.mmap_threshold"),
+            (
+                "ample",
+                ("cache", "off"),
+                "'off' is no value of AMPLE_CACHE, which takes a whole number from 0 to 1",
+            ),
+            ("ample", ("AMPLE_CACHE", "banana"), "which takes a whole number from 0 to 1"),
+            ("ample", ("cahce", "0"), "unknown setting of ample 'AMPLE_CAHCE'; did you mean 'AMPLE_CACHE'?"),
+            ("ample", ("AMPLE_SOFTLIMIT", "0"), "did you mean 'AMPLE_SOFT_LIMIT'?"),
+        ] {
+            let error = check(allocator, setting).expect_err(told);
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

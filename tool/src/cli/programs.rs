@@ -30,6 +30,10 @@ pub struct Run {
 
 /// Arguments of `ample compare`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 there are figures; 1 something went wrong; 2 wrong usage; 5 no allocator has a number to compare: \
+                  everything failed, or nothing can be measured here; 130 ended early by the user"
+)]
 pub struct Compare {
     /// Allocators, as in `ample bench`; glibc always takes part [default: all that are found]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]

@@ -13,13 +13,13 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use super::opening::Opening;
-use super::print;
+use super::{exit_code, print, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
 use crate::record::{Folder, Machine, Noise, Sample, timestamp};
 use crate::report::{self, Kept, Summary};
-use crate::run::{Campaign, Entry, INTERRUPTED, Interrupt, Plan, Progress, Stopping, TIMEOUT, adopt_orphans};
+use crate::run::{Campaign, Entry, Interrupt, Plan, Progress, Stopping, TIMEOUT, adopt_orphans};
 use crate::trial::{Subject, marked};
 
 /// Seconds that a run takes, as far as three blocks fit into them.
@@ -116,13 +116,13 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
         let notes: String = notes.iter().map(|note| format!("Note: {note}\n")).collect();
         print(&format!(
             "{}\n\n{table}{notes}{}\nraw samples: {}\nreport: {}\n",
-            summary.verdict,
+            verdict(&summary, &record),
             kept.text(),
             folder.path().join("samples.jsonl").display(),
             page.display()
         ))?;
     }
-    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&summary))
 }
 
 /// The programs of an app by name, or the command that installs what is missing.

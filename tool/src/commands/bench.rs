@@ -7,15 +7,15 @@ use anyhow::{Context as _, Result, bail};
 
 use super::apps::apps;
 use super::opening::Opening;
-use super::{history, print, resume};
+use super::{exit_code, history, print, resume, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
 use crate::error::{UsageError, say};
 use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
-    Campaign, DOES_NOT_LOAD, INTERRUPTED, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress,
-    QUICK_PRESET, Request, SeedArguments, Stopping, adopt_orphans, passes, preset, probe,
+    Campaign, DOES_NOT_LOAD, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress, QUICK_PRESET,
+    Request, SeedArguments, Stopping, adopt_orphans, passes, preset, probe,
 };
 
 /// Measures, prints the comparison, and writes the report; or goes on with that.
@@ -117,12 +117,12 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
         };
         print(&format!(
             "{}\n\n{table}\n{seed_lines}raw samples: {}\nreport: {}\n",
-            summary.verdict,
+            verdict(&summary, &record),
             samples.display(),
             page.display()
         ))?;
     }
-    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&summary))
 }
 
 /// Lists what would be measured, after the workloads have accepted all parameters.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use super::opening::Opening;
-use super::print;
+use super::{exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::UsageError;
@@ -92,7 +92,8 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     let new: Vec<String> = remarks.filter(|remark| !notes.contains(remark)).collect();
     notes.extend(new);
     let summary = report::Summary::new(&conclusion, &plan, &chosen, arguments.seed);
-    let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), notes);
+    let environment = record.configured_from_outside();
+    let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), environment, notes);
     let page = compared.write(&folder, &record)?;
     if arguments.json {
         print(&(serde_json::to_string_pretty(&compared)? + "\n"))?;
@@ -105,7 +106,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
             page.display()
         ))?;
     }
-    Ok(if conclusion.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&compared.summary))
 }
 
 fn subject(arguments: &Compare) -> Result<Subject> {

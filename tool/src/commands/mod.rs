@@ -28,8 +28,40 @@ pub use selftest::selftest;
 pub use workloads::workloads;
 
 use std::io::{self, Write as _};
+use std::process::ExitCode;
 
 use anyhow::Result;
+
+use crate::record::Run;
+use crate::report::{Cell, Summary};
+use crate::run::INTERRUPTED;
+
+/// Exit code where no row has a number to tell: 3 and 4 are those of `ample diff`.
+const NO_NUMBER: u8 = 5;
+
+/// The verdict, and below it what a reader must know of the environment.
+fn verdict(summary: &Summary, run: &Run) -> String {
+    [Some(summary.verdict.clone()), run.configured_from_outside()]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The exit code of a run that came to this. A script that reads figures should learn where there are none.
+fn exit_code(summary: &Summary) -> ExitCode {
+    if summary.interrupted {
+        return ExitCode::from(INTERRUPTED);
+    }
+    // One entry alone has nothing to be compared with: its own figures are what was asked for.
+    let alone = summary.allocators.len() == 1;
+    let tells = |cell: &Cell| match cell {
+        Cell::Measured(figures) => alone || figures.throughput.is_some() || figures.peak_rss.is_some(),
+        _ => false,
+    };
+    let some = summary.rows.iter().flat_map(|row| &row.cells).any(tells);
+    if some { ExitCode::SUCCESS } else { ExitCode::from(NO_NUMBER) }
+}
 
 /// Writes results to standard output. A reader that has gone away (`| head`) is no error.
 fn print(text: &str) -> Result<()> {

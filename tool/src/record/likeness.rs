@@ -94,6 +94,30 @@ impl Run {
         found.0
     }
 
+    /// That the environment which the run was started in configured allocators, and how; none where it did not. A
+    /// reader who does not know it takes the figures for those of allocators as they come.
+    pub fn configured_from_outside(&self) -> Option<String> {
+        let configures = |(name, value): &(&String, &String)| match name.as_str() {
+            "PATH" | "LD_LIBRARY_PATH" => false,
+            // It holds settings of all of the C library.
+            "GLIBC_TUNABLES" => value.contains("glibc.malloc."),
+            _ => true,
+        };
+        let variables: Vec<String> = self
+            .inherited_environment
+            .iter()
+            .filter(configures)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        (!variables.is_empty()).then(|| {
+            format!(
+                "Not as they come: the environment of the run configured allocators by {}; unset that to see them as \
+                 they are.",
+                variables.join(", ")
+            )
+        })
+    }
+
     /// In what other files took part in another run: the allocators, the program of the workloads.
     pub fn binary_differences(&self, other: &Self) -> Vec<String> {
         let mut found = Differences::default();

@@ -15,7 +15,7 @@ pub struct Comparison {
     /// where there is no difference at all (Holm): each is wider than one that stands alone.
     #[serde(flatten)]
     pub ratio: Estimate,
-    /// The share below which a difference counts as none: 2 %, or the noise floor where that is higher.
+    /// The share that a direction must exceed: 2 %, or the noise floor where that is higher.
     pub margin: f64,
     /// The verdict.
     pub verdict: Verdict,
@@ -137,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_floor_of_the_row_is_the_margin_where_it_is_higher() {
+    fn the_noise_floor_of_the_row_hides_directions_and_makes_nothing_equivalent() {
         let slower = ratios(&SLOWER);
         let noisy = Some(Floor { throughput: 0.08, peak_rss: 0.0 });
         let found = compare(&[(&slower, noisy)], Metric::Throughput, 10);
-        assert_eq!((found[0].margin, found[0].verdict), (0.08, Verdict::Equivalent));
+        assert_eq!((found[0].margin, found[0].verdict), (0.08, Verdict::CannotTell));
         let found = compare(&[(&slower, noisy)], Metric::PeakRss, 10);
         assert_eq!((found[0].margin, found[0].verdict), (MARGIN, Verdict::Equivalent));
         let unknown = compare(&[(&slower, None)], Metric::Throughput, 10);

@@ -39,6 +39,8 @@ struct Page<'a> {
     style: String,
     summary: &'a Summary,
     run: &'a Run,
+    /// How the environment configured allocators; none where it did not.
+    environment: Option<String>,
     names: Vec<Name<'a>>,
     then_now: Option<ThenNow>,
     trade_off: Option<String>,
@@ -118,6 +120,7 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         style: style(),
         summary,
         run,
+        environment: run.configured_from_outside(),
         names: names(summary),
         then_now: ThenNow::new(summary, &run.preset, run.machine.cpus),
         trade_off,

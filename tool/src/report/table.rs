@@ -21,6 +21,10 @@ const WIDTH_OFF_TERMINAL: usize = 160;
 /// Characters that the columns before the first allocator take.
 const LABELS_WIDTH: usize = 34;
 
+/// What the marks in tables mean.
+pub const LEGEND: &str =
+    "= equivalent within 2 %, or within the noise floor where that is higher, up to 5 %   ? cannot tell\n";
+
 /// Columns of the terminal; none off a terminal.
 pub fn terminal_width() -> Option<usize> {
     Table::new().width().map(usize::from)
@@ -79,7 +83,7 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
     text.push_str(&if summary.blocks < MIN_BLOCKS {
         format!("No verdict on single rows: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
     } else {
-        "= equivalent within 2 %, or within the noise floor where that is higher   ? cannot tell\n".into()
+        LEGEND.into()
     });
     text.push_str(&notes(summary));
     for gap in &summary.gaps {

@@ -76,11 +76,17 @@ pub fn moment(stamp: &str) -> String {
     parsed.map_or_else(|_| stamp.to_owned(), |time| time.strftime("%-d %B %Y, %H:%M UTC").to_string())
 }
 
+/// What is smaller counts as nothing: it would be a line of zeros.
+const LEAST: f64 = 1e-9;
+
 /// Three significant digits, without an exponent.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
+        v if v >= 0.0995 => 2,
+        // What is small is told by its digits, not by zeros: one over a time in milliseconds, say.
+        v if v >= LEAST => (2.0 - v.log10().floor()) as usize,
         _ => 2,
     };
     format!("{value:.decimals$}")
@@ -103,6 +109,8 @@ mod tests {
     fn three_digits_and_a_unit() {
         assert_eq!(rate(12_345_678.0), "12.3 M/s");
         assert_eq!(rate(5.0), "5.00 /s");
+        assert_eq!((rate(0.002).as_str(), rate(0.0123).as_str()), ("0.00200 /s", "0.0123 /s"));
+        assert_eq!((significant(0.25).as_str(), significant(0.0).as_str()), ("0.25", "0.00"));
         assert_eq!((seconds(0.0123).as_str(), seconds(61.2).as_str()), ("12.3 ms", "61.2 s"));
         assert_eq!((count(12.0).as_str(), count(12_345.0).as_str()), ("12", "12.3 k"));
         assert_eq!(bytes(3.5 * 1024.0 * 1024.0), "3.50 MiB");

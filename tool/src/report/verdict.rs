@@ -4,7 +4,7 @@ use super::comparison::Comparison;
 use super::summary::{Overall, Summary};
 use super::units::multiple;
 use crate::allocators::{BASELINE, OURS};
-use crate::stats::{MIN_BLOCKS, Verdict};
+use crate::stats::{EQUIVALENT_AT_MOST, MIN_BLOCKS, Verdict};
 
 /// What the run says about the project's own allocator, the best one, and how far to trust it.
 pub fn sentence(summary: &Summary) -> String {
@@ -72,9 +72,9 @@ fn standing(subject: &str, allocator: &Overall, blocks: usize) -> String {
     format!(
         "{subject} reaches {} glibc's throughput{} at {} its peak memory{} (geometric means over {} rows{missing}).",
         interval(&throughput),
-        remark(throughput.verdict, blocks),
+        remark(&throughput, blocks),
         interval(&peak_rss),
-        remark(peak_rss.verdict, blocks),
+        remark(&peak_rss, blocks),
         allocator.rows
     )
 }
@@ -84,11 +84,15 @@ fn interval(comparison: &Comparison) -> String {
     format!("{} [{:.2}–{:.2}]", multiple(ratio.value), ratio.low, ratio.high)
 }
 
-fn remark(verdict: Verdict, blocks: usize) -> &'static str {
-    match verdict {
-        Verdict::Equivalent => " (equivalent)",
-        Verdict::CannotTell if blocks >= MIN_BLOCKS => " (which may be no difference)",
-        _ => "",
+fn remark(comparison: &Comparison, blocks: usize) -> String {
+    match comparison.verdict {
+        Verdict::Equivalent => " (equivalent)".into(),
+        Verdict::CannotTell if blocks >= MIN_BLOCKS && comparison.margin > EQUIVALENT_AT_MOST => format!(
+            " (which may be no difference: glibc against itself differs by up to {:.0} %)",
+            comparison.margin * 100.0
+        ),
+        Verdict::CannotTell if blocks >= MIN_BLOCKS => " (which may be no difference)".into(),
+        _ => String::new(),
     }
 }
 

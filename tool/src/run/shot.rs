@@ -58,6 +58,7 @@ impl Shot<'_> {
             workload: &self.entry.description.name,
             threads: self.threads,
             pass: self.pass,
+            timeout: self.timeout,
         };
         let judged = verify::judge(&ended, &expected)?;
         let (result, system_calls) = match (judged, system_calls) {

@@ -25,7 +25,7 @@ pub use holm::holm;
 pub use location::{hodges_lehmann, median};
 pub use modes::{Mode, Modes};
 pub use power::least_found;
-pub use verdict::{MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
+pub use verdict::{EQUIVALENT_AT_MOST, MARGIN, MIN_BLOCKS, Metric, Verdict, floor, judge};
 
 /// Natural logarithm of `value / baseline`; none unless both are positive and finite.
 pub fn log_ratio(value: f64, baseline: f64) -> Option<f64> {

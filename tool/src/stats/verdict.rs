@@ -6,6 +6,10 @@ use super::Estimate;
 
 /// Differences smaller than this share count as none, whatever the noise.
 pub const MARGIN: f64 = 0.02;
+/// The share up to which the noise floor widens what counts as equivalent. Where the baseline strays further from
+/// itself, an interval as wide says that the machine is noisy, and nothing of the allocator: no reader means
+/// more than this by "equivalent".
+pub const EQUIVALENT_AT_MOST: f64 = 0.05;
 /// Blocks below which no verdict is given: the interval alone speaks.
 pub const MIN_BLOCKS: usize = 10;
 
@@ -30,7 +34,7 @@ pub enum Verdict {
     Smaller,
     /// A larger peak resident set than the baseline.
     Larger,
-    /// The whole interval lies within the margin around equality.
+    /// The whole interval lies within the margin around equality, and within [`EQUIVALENT_AT_MOST`].
     Equivalent,
     /// Too few blocks, or an interval that decides nothing.
     CannotTell,
@@ -48,14 +52,15 @@ pub fn floor(log_ratio_to_itself: Estimate) -> f64 {
 
 /// The verdict on an estimated log ratio to the baseline.
 ///
-/// *Equivalent*: the interval lies within ±`margin` (a share, as [`MARGIN`]). A direction: the
-/// interval excludes equality, and the estimate lies beyond the margin. Otherwise, and with fewer
-/// than [`MIN_BLOCKS`] blocks: cannot tell.
+/// A direction: the interval excludes equality, and the estimate lies beyond `margin` (a share: [`MARGIN`], or
+/// the noise floor where that is higher). *Equivalent*: the interval lies within ±`margin`, and within
+/// ±[`EQUIVALENT_AT_MOST`]. Otherwise, and with fewer than [`MIN_BLOCKS`] blocks: cannot tell.
 pub fn judge(log_ratio: Estimate, metric: Metric, blocks: usize, margin: f64) -> Verdict {
+    let same = margin.min(EQUIVALENT_AT_MOST).ln_1p();
     let margin = margin.ln_1p();
     if blocks < MIN_BLOCKS {
         Verdict::CannotTell
-    } else if log_ratio.low >= -margin && log_ratio.high <= margin {
+    } else if log_ratio.low >= -same && log_ratio.high <= same {
         Verdict::Equivalent
     } else if log_ratio.low > 0.0 && log_ratio.value > margin {
         match metric {
@@ -101,6 +106,17 @@ mod tests {
         // What lies within it is no difference, however narrow its own interval.
         let within = judge(ratio(1.028, 1.026, 1.0299), Metric::Throughput, 10, 0.03);
         assert_eq!(within, Verdict::Equivalent);
+    }
+
+    #[test]
+    fn noise_does_not_prove_that_nothing_differs() {
+        let judge = |estimate, floor| judge(estimate, Metric::Throughput, MIN_BLOCKS, floor);
+        assert_eq!(judge(ratio(1.287, 0.965, 1.716), 0.956), Verdict::CannotTell);
+        assert_eq!(judge(ratio(1.02, 1.0, 1.049), 0.956), Verdict::Equivalent);
+        assert_eq!(judge(ratio(1.02, 1.0, 1.051), 0.956), Verdict::CannotTell);
+        // A direction still needs more than the floor.
+        assert_eq!(judge(ratio(1.5, 1.4, 1.6), 0.956), Verdict::CannotTell);
+        assert_eq!(judge(ratio(2.5, 2.4, 2.6), 0.956), Verdict::Faster);
     }
 
     #[test]

@@ -47,11 +47,19 @@ pub fn plan(subject: &Subject, file: &Path, seed: u64) -> Plan {
         metrics: subject.metrics.iter().map(metric).collect(),
         exit_code: subject.exit_code,
     };
+    // What reports of runs call throughput is the first metric, or one over it.
+    let operation = match subject.metrics.first() {
+        None => "one run".into(),
+        Some(metric) if metric.lower_is_better => {
+            format!("none; what stands for the throughput is 1 / {}, of which less is better", metric.name)
+        }
+        Some(metric) => format!("none; what stands for the throughput is {}", metric.name),
+    };
     let description = Description {
         name: name.unwrap_or_default(),
         tells,
         source: "your own program".into(),
-        operation: "one run".into(),
+        operation,
         parameters: Vec::new(),
         max_threads: Some(1),
     };

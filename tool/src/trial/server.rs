@@ -45,6 +45,8 @@ pub enum Ready {
 /// Why a run went no further.
 enum Stop {
     Reason(String),
+    /// The server ended by itself: when.
+    Gone(&'static str),
     End(End),
 }
 
@@ -78,6 +80,7 @@ impl Server {
         let loaded = self.load(&mut running, plain, interrupt, deadline);
         let last = running.tree.as_ref().map_or(0, super::Tree::now);
         let finished = stop(running, interrupt)?;
+        let ended = finished.end.clone();
         let mut trial = Trial {
             pid,
             usage: Some(finished.usage),
@@ -93,6 +96,7 @@ impl Server {
             }
             Err(Stop::End(end)) => (trial.end, trial.failure) = (end, None),
             Err(Stop::Reason(reason)) => trial.failure = Some(reason),
+            Err(Stop::Gone(when)) => trial.failure = Some(gone(&ended, when)),
         }
         Ok(trial)
     }
@@ -145,13 +149,24 @@ impl Server {
     }
 }
 
-fn ended_early(event: Event, when: &str) -> Stop {
+/// That the server ended by itself, and how. Only one that says that all is well may have gone to the background.
+fn gone(end: &End, when: &str) -> String {
+    match end {
+        End::Exited(0) => {
+            format!(
+                "the server ended {when} with exit code 0 (one that goes to the background must be told to stay)"
+            )
+        }
+        End::Exited(code) => format!("the server ended {when} with exit code {code}"),
+        end => format!("the server ended {when}: {end}"),
+    }
+}
+
+fn ended_early(event: Event, when: &'static str) -> Stop {
     match event {
         Event::Interrupted => Stop::End(End::Interrupted),
         Event::TimedOut => Stop::Reason(format!("the time was over {when}")),
-        Event::Ended(_) => Stop::Reason(format!(
-            "the server ended {when} (one that goes to the background must be told to stay)"
-        )),
+        Event::Ended(_) => Stop::Gone(when),
     }
 }
 

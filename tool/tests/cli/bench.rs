@@ -108,6 +108,34 @@ fn allocators_are_listed_with_hash_and_what_is_missing_with_a_command() {
 }
 
 #[test]
+fn what_the_environment_configures_is_told_below_the_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tunables = "glibc.malloc.mmap_threshold=100000000";
+    let told = format!("configured allocators by GLIBC_TUNABLES={tunables};");
+    let below = |output: &std::process::Output| {
+        let (stdout, stderr) = texts(output);
+        assert!(output.status.success(), "{stderr}");
+        stdout.lines().nth(1).expect("a second line").to_owned()
+    };
+    let run = |arguments: &[&str], tunables: &str| {
+        tool(folder.path()).args(arguments).env("GLIBC_TUNABLES", tunables).output().expect("runs")
+    };
+    let bench = ["bench", "larson", "-a", "glibc", "-t", "1", "-r", "1", "--quick", "--out"];
+    let line = below(&run(&[&bench[..], &["bench"]].concat(), tunables));
+    assert!(line.contains(&told), "{line}");
+    let report = fs::read_to_string(folder.path().join("bench/report.md")).expect("a report");
+    assert!(report.contains(&told), "{report}");
+    let compare = ["compare", "-a", "glibc", "-r", "1", "--out", "compare", "--", "sleep", "0.02"];
+    let line = below(&run(&compare, tunables));
+    assert!(line.contains(&told), "{line}");
+    let line =
+        below(&tool(folder.path()).args(["report", "compare", "--out", "again"]).output().expect("runs"));
+    assert!(line.contains(&told), "{line}");
+    let line = below(&run(&[&bench[..], &["other"]].concat(), "glibc.pthread.rseq=1"));
+    assert_eq!(line, "", "what configures no allocator is no matter");
+}
+
+#[test]
 fn workloads_are_listed_with_what_they_tell() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tool(folder.path()).arg("workloads").output().expect("runs");

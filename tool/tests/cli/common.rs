@@ -91,10 +91,15 @@ pub fn json(path: &Path) -> Value {
 
 /// Runs `ample bench --json --out out` with these arguments: the summary.
 pub fn summary(folder: &Path, arguments: &[&str]) -> Value {
+    summary_and(folder, arguments, 0)
+}
+
+/// The same where it ends with this exit code.
+pub fn summary_and(folder: &Path, arguments: &[&str], code: i32) -> Value {
     let arguments = arguments.iter().chain(&["--json", "--out", "out"]);
     let output = tool(folder).arg("bench").args(arguments).output().expect("runs");
     let (stdout, stderr) = texts(&output);
-    assert!(output.status.success(), "{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     serde_json::from_str(&stdout).expect("JSON and nothing else")
 }
 

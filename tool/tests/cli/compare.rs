@@ -17,11 +17,16 @@ const CONTENDED: &str = include_str!("contended.c");
 
 /// Runs `ample compare --json --out out` with these arguments.
 fn compare(folder: &Path, arguments: &[&str]) -> Value {
+    compare_and(folder, arguments, 0)
+}
+
+/// The same where it ends with this exit code.
+fn compare_and(folder: &Path, arguments: &[&str], code: i32) -> Value {
     let mut command = tool(folder);
     command.args(["compare", "--json", "--out", "out"]).args(arguments);
     let output = command.stdin(Stdio::null()).output().expect("runs");
     let (stdout, stderr) = texts(&output);
-    assert!(output.status.success(), "{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     serde_json::from_str(&stdout).expect("JSON and nothing else")
 }
 
@@ -115,7 +120,7 @@ fn a_crash_under_one_allocator_is_a_failed_row_with_its_output() {
     library(folder.path(), "nothing", "int nothing;", &[]);
     let script = "sleep 0.01";
     let list = "./liblate.so,./libnothing.so";
-    let compared = compare(folder.path(), &["-a", list, "-r", "1", "--", "sh", "-c", script]);
+    let compared = compare_and(folder.path(), &["-a", list, "-r", "1", "--", "sh", "-c", script], 5);
     let cells = &compared["summary"]["rows"][0]["cells"];
     let statuses: Vec<&str> = (0..3).map(|index| cells[index]["status"].as_str().expect("text")).collect();
     assert_eq!(statuses, ["measured", "failed", "failed"]);
@@ -149,7 +154,7 @@ fn the_output_of_a_run_with_the_wrong_code_is_kept() {
     let script =
         "sleep 0.01; case $LD_PRELOAD in *good*) echo words; echo bad news >&2; exit 9;; esac; exit 4";
     let arguments = ["--exit-code", "4", "-a", "./libgood.so", "-r", "1", "--", "sh", "-c", script];
-    let compared = compare(folder.path(), &arguments);
+    let compared = compare_and(folder.path(), &arguments, 5);
     let reason = compared["summary"]["gaps"][0]["reason"].as_str().expect("text").to_owned();
     assert_eq!(reason, "exit code 9 instead of 4: bad news");
     let failed = folder.path().join("out/failed");
@@ -285,6 +290,53 @@ fn a_server_is_started_loaded_measured_and_stopped() {
     assert!(code == 1 && stderr.contains(&format!("something answers on port {port} already")), "{stderr}");
     let (code, stderr) = refused(folder.path(), &[&server[..], &["--ready", "false"]].concat());
     assert!(code == 1 && stderr.contains("the time was over before it answered"), "{stderr}");
+
+    // One that ends before it answers: how, and what may be done about it.
+    let ends = |server: &str| {
+        let arguments = ["--load", "true", "-a", "glibc", "--ready", "false", "--server", server];
+        refused(folder.path(), &arguments).1
+    };
+    let crashed = ends("sh -c 'kill -SEGV $$'");
+    assert!(
+        crashed.contains("the server ended before it answered: killed by SIGSEGV (signal 11)"),
+        "{crashed}"
+    );
+    let gave_up = ends("sh -c 'echo no such file; exit 7'");
+    assert!(
+        gave_up.contains("the server ended before it answered with exit code 7: no such file"),
+        "{gave_up}"
+    );
+    assert!(!(crashed + &gave_up).contains("background"));
+    assert!(ends("true").contains("with exit code 0 (one that goes to the background must be told to stay)"));
+}
+
+#[test]
+fn without_glibc_or_without_another_nothing_can_be_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let crash = "__attribute__((constructor)) void s(void) { *(volatile int *)0 = 1; }";
+    library(folder.path(), "crash", crash, &[]);
+    library(folder.path(), "leaky", SERVING, &[]);
+    library(folder.path(), "other", SERVING, &[]);
+    let verdict = |arguments: &[&str]| {
+        let mut command = tool(folder.path());
+        command.args(["compare", "--json", "-r", "1"]).args(arguments);
+        let output = command.stdin(Stdio::null()).output().expect("runs");
+        let (stdout, stderr) = texts(&output);
+        assert_eq!(output.status.code(), Some(5), "{stderr}");
+        let compared: Value = serde_json::from_str(&stdout).expect("JSON");
+        compared["verdict"].as_str().expect("a sentence").to_owned()
+    };
+    let alone = verdict(&["--out", "alone", "-a", "./libcrash.so", "--", "sleep", "0.02"]);
+    assert!(alone.starts_with("Nothing can be compared: only 'glibc' has numbers. crash: "), "{alone}");
+    let not_on_glibc = "sleep 0.02; case \"$LD_PRELOAD\" in *libc.so*) exit 3;; esac";
+    let arguments = ["--out", "several", "-a", "./libleaky.so,./libother.so", "--", "sh", "-c", not_on_glibc];
+    let several = verdict(&arguments);
+    assert!(
+        several.starts_with(
+            "Nothing can be compared with glibc, which has no numbers; 'leaky', 'other' have some. glibc"
+        ),
+        "{several}"
+    );
 }
 
 #[test]

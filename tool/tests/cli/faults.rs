@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{library, samples, statuses, summary};
+use crate::common::{library, samples, statuses, summary, summary_and, texts, tool};
 
 /// A whole allocator that never frees.
 const SERVING: &str = include_str!("serving.c");
@@ -38,7 +38,8 @@ fn libraries_that_fail_at_once_are_failed_rows_and_the_rest_goes_on() {
     library(at, "nothing", "int nothing;", &[]);
     library(at, "half", HALF, &["-fno-builtin"]);
     let list = "./libcrash.so,./libhang.so,./libexit.so,./libnothing.so,./libhalf.so";
-    let summary = summary(at, &["larson", "-a", list, "-t", "1", "-r", "1", "--quick", "--timeout", "3"]);
+    let arguments = ["larson", "-a", list, "-t", "1", "-r", "1", "--quick", "--timeout", "3"];
+    let summary = summary_and(at, &arguments, 5);
     assert_eq!(statuses(&summary, "glibc"), ["measured"]);
     assert_fails(&summary, "crash", "crashed with SIGSEGV (signal 11)");
     assert_fails(&summary, "hang", "no result within 3 s");
@@ -47,6 +48,17 @@ fn libraries_that_fail_at_once_are_failed_rows_and_the_rest_goes_on() {
     assert_fails(&summary, "half", "wrong library: free is served by /");
     let verdict = summary["verdict"].as_str().expect("a sentence");
     assert!(verdict.starts_with("There is nothing to compare"), "{verdict}");
+}
+
+#[test]
+fn where_nothing_was_measured_the_exit_code_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (out, arguments) in [("many", ["-t", "1000000"]), ("late", ["--timeout", "1e-9"])] {
+        let mut command = tool(folder.path());
+        command.args(["bench", "larson", "-a", "glibc", "-r", "1", "--quick", "--out", out]);
+        let output = command.args(arguments).output().expect("runs");
+        assert_eq!(output.status.code(), Some(5), "{out}: {}", texts(&output).0);
+    }
 }
 
 #[test]

@@ -34,6 +34,29 @@ fn the_library_tells_its_options() {
 }
 
 #[test]
+fn settings_that_the_library_would_ignore_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = ample();
+    for (setting, told) in [
+        ("ample:cahce=0", "unknown setting of ample 'AMPLE_CAHCE'; did you mean 'AMPLE_CACHE'?"),
+        (
+            "ample:AMPLE_CACHE=banana",
+            "'banana' is no value of AMPLE_CACHE, which takes a whole number from 0 to 1",
+        ),
+        ("glibc:mmap_threshold=128K", "'128K' is no value of mmap_threshold: glibc takes whole numbers"),
+    ] {
+        let arguments = ["bench", "larson", "-t", "1", "-r", "1", "--quick", "-a", setting];
+        let output = tool(folder.path()).env("AMPLE_LIB", &library).args(arguments).output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(told), "{error}");
+    }
+    let arguments =
+        ["bench", "larson", "--dry-run", "-a", "ample:cache=0:soft_limit=64M,glibc:mmap_threshold=131072"];
+    let output = tool(folder.path()).env("AMPLE_LIB", &library).args(arguments).output().expect("runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_library_that_tells_none_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let mute = library(folder.path(), "mute", "int mute;", &[]);

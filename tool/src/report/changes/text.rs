@@ -3,7 +3,7 @@
 use super::{Change, Changes, Step};
 use crate::report::comparison::Comparison;
 use crate::report::{table, units};
-use crate::stats::{MARGIN, Verdict};
+use crate::stats::{EQUIVALENT_AT_MOST, MARGIN, Verdict};
 
 /// The result in a sentence or two.
 pub(super) fn sentence(changes: &Changes) -> String {
@@ -83,8 +83,9 @@ impl Changes {
         text += &format!("\n{}\n", table::rows(&head, &cells, 3));
         text += &format!(
             "Changes with intervals that hold for the whole table; ? cannot tell; = no change of more than {:.0} %, or of \
-             what both runs' noise floors allow together: ±.\n",
-            MARGIN * 100.0
+             what both runs' noise floors allow together, up to {:.0} %: ±.\n",
+            MARGIN * 100.0,
+            EQUIVALENT_AT_MOST * 100.0
         );
         let lists =
             [("fails now", &self.fails_now), ("gone", &self.gone), ("failed before", &self.works_now)];
@@ -103,7 +104,7 @@ impl Changes {
 /// What counts as no change, where the noise of the runs has a say in it.
 fn margin(change: &Comparison) -> String {
     if change.verdict == Verdict::Equivalent && change.margin > MARGIN {
-        format!(" ±{:.0} %", change.margin * 100.0)
+        format!(" ±{:.0} %", change.margin.min(EQUIVALENT_AT_MOST) * 100.0)
     } else {
         String::new()
     }

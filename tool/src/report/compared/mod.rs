@@ -25,6 +25,8 @@ use crate::trial::{Kind, Metric, Subject};
 pub struct Compared {
     /// What to use, in a sentence or two.
     pub verdict: String,
+    /// How the environment configured allocators; none where it did not.
+    pub environment: Option<String>,
     /// What else a reader should know of the program.
     pub notes: Vec<String>,
     /// What stands for the speed: `time`, or the first metric.
@@ -78,6 +80,7 @@ impl Compared {
         conclusion: &Conclusion,
         subject: &Subject,
         own: Option<&Path>,
+        environment: Option<String>,
         notes: Vec<String>,
     ) -> Self {
         let measures = measures(subject);
@@ -99,6 +102,7 @@ impl Compared {
         summary.verdict.clone_from(&verdict);
         Self {
             verdict,
+            environment,
             notes,
             speed,
             measures: measures.into_iter().map(|measure| measure.head).collect(),
@@ -137,9 +141,10 @@ impl Compared {
                 cells
             })
             .collect();
-        let mut text = format!("{}\n\n{}\n", self.verdict, table::rows(&head, &cells, 1));
+        let environment = self.environment.as_ref().map_or(String::new(), |text| format!("{text}\n"));
+        let mut text = format!("{}\n{environment}\n{}\n", self.verdict, table::rows(&head, &cells, 1));
         text.push_str(&if summary.blocks >= MIN_BLOCKS {
-            "= equivalent within 2 %, or within the noise floor where that is higher   ? cannot tell\n".into()
+            table::LEGEND.into()
         } else {
             format!("No verdicts: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
         });

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::{Line, Speed};
+use crate::report::comparison::Comparison;
 use crate::report::summary::{Cell, Figures, Summary};
-use crate::stats::{Estimate, MIN_BLOCKS, Verdict};
+use crate::stats::{EQUIVALENT_AT_MOST, Estimate, MIN_BLOCKS, Verdict};
 use crate::trial::AS_IS;
 
 /// One allocator beside glibc, with both ratios to it.
@@ -12,6 +13,8 @@ struct Candidate<'a> {
     name: &'a str,
     speed: (Estimate, Verdict),
     memory: (Estimate, Verdict),
+    /// What noise keeps from being told of it, in words: how far glibc differs from itself.
+    noise: Option<String>,
 }
 
 /// The verdict on the whole run.
@@ -34,23 +37,39 @@ fn candidates(summary: &Summary) -> Vec<Candidate<'_>> {
             name: &allocator.name,
             speed: (speed.ratio, speed.verdict),
             memory: (memory.ratio, memory.verdict),
+            noise: noise(speed, memory),
         }),
         _ => None,
     });
     candidates.collect()
 }
 
+/// Where one of both cannot be told, on a machine too noisy to call anything equivalent.
+fn noise(speed: &Comparison, memory: &Comparison) -> Option<String> {
+    let hidden = |found: &&(&Comparison, &str)| {
+        found.0.verdict == Verdict::CannotTell && found.0.margin > EQUIVALENT_AT_MOST
+    };
+    let both = [(speed, "speed"), (memory, "memory")];
+    let worst = both.iter().filter(hidden).max_by(|a, b| a.0.margin.total_cmp(&b.0.margin));
+    worst.map(|(found, what)| format!("{:.0} % in {what}", found.margin * 100.0))
+}
+
 /// Without two entries to compare.
 fn nothing(summary: &Summary, lines: &[Line]) -> String {
-    let measured = lines.iter().find(|line| !line.texts.is_empty());
+    let measured: Vec<String> = lines
+        .iter()
+        .filter(|line| !line.texts.is_empty())
+        .map(|line| format!("'{}'", line.allocator))
+        .collect();
     let failed = summary.gaps.first().map(|gap| format!(" {}: {}.", gap.allocators.join(", "), gap.reason));
-    match measured {
-        Some(line) => format!(
-            "Nothing can be compared: only '{}' has numbers.{}",
-            line.allocator,
-            failed.unwrap_or_default()
+    let failed = failed.unwrap_or_default();
+    match &measured[..] {
+        [] => format!("Nothing was measured.{failed}"),
+        [only] => format!("Nothing can be compared: only {only} has numbers.{failed}"),
+        several => format!(
+            "Nothing can be compared with glibc, which has no numbers; {} have some.{failed}",
+            several.join(", ")
         ),
-        None => format!("Nothing was measured.{}", failed.unwrap_or_default()),
     }
 }
 
@@ -105,7 +124,22 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     {
         text.push_str(&format!(" As it is now, {}: {}.", called(AS_IS, own), both(now)));
     }
+    if let Some(noisy) = noisy(&all) {
+        text.push_str(&format!(" {noisy}"));
+    }
     text
+}
+
+/// That the machine was too noisy, and for whom; none where it was not.
+fn noisy(all: &[Candidate<'_>]) -> Option<String> {
+    let hidden = || all.iter().filter_map(|candidate| Some((candidate.name, candidate.noise.as_ref()?)));
+    let names: Vec<&str> = hidden().map(|(name, _)| name).collect();
+    let (_, floor) = hidden().next()?;
+    Some(format!(
+        "The machine was too noisy to tell for {}: glibc against itself differs by up to {floor}: run it again on a \
+         quiet machine.",
+        names.join(", ")
+    ))
 }
 
 /// Where nothing is better than glibc.
@@ -134,6 +168,9 @@ fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> Stri
         .filter(|candidate| [candidate.speed.1, candidate.memory.1].contains(&Verdict::CannotTell))
         .map(|candidate| candidate.name)
         .collect();
+    if let Some(noisy) = noisy(all) {
+        return format!("{stay}: nothing is proved to be faster than glibc, or leaner and as fast. {noisy}");
+    }
     if open.is_empty() {
         return format!("{stay}: nothing is faster than glibc, and nothing as fast needs less memory.");
     }
@@ -258,6 +295,23 @@ mod tests {
         assert!(
             told(10, &[("a", 1.2, 0.5)]).starts_with("Stay with glibc: nothing is faster than glibc, and")
         );
+    }
+
+    #[test]
+    fn a_noisy_machine_is_no_proof_that_nothing_differs() {
+        let allocators = ["glibc", "a"].map(Allocator::fake);
+        let mut runs = 0;
+        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |_, measurement| {
+            runs += 1;
+            measurement.wall_ns *= [10, 13, 20, 11, 17][runs % 5];
+            None
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        let told = sentence(&summary, &Speed::Time, &[], None);
+        let start = "Stay with glibc: nothing is proved to be faster than glibc, or leaner and as fast. The machine was too \
+             noisy to tell for a: glibc against itself differs by up to ";
+        assert!(told.starts_with(start), "{told}");
+        assert!(told.ends_with(" % in speed: run it again on a quiet machine."), "{told}");
     }
 
     #[test]

@@ -45,9 +45,11 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let note = self.note.as_ref().map_or(String::new(), |note| format!("{note}\n"));
+        let line = |text: &String| format!("{text}\n");
+        let note = self.note.as_ref().map_or(String::new(), line);
+        let environment = self.run.configured_from_outside().as_ref().map_or(String::new(), line);
         let table = table::text_table(&self.summary, table::terminal_width());
-        format!("{}\n\n{note}{table}", self.summary.verdict)
+        format!("{}\n{environment}\n{note}{table}", self.summary.verdict)
     }
 }
 
