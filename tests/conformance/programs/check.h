@@ -15,12 +15,14 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef __GLIBC__
@@ -181,6 +183,21 @@ static inline void *join_thread(pthread_t thread) {
     int error = pthread_join(thread, &result);
     CHECK(error == 0, "pthread_join: error %d", error);
     return result;
+}
+
+/* How a child ended, as waitpid tells it; -1: it had not within a minute, and was killed. */
+static inline int end_of(pid_t child) {
+    CHECK(child > 0, "fork");
+    int status = -1;
+    for (unsigned ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
+        if (ms == 60000) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return -1;
+        }
+        usleep(1000);
+    }
+    return status;
 }
 
 int main(int count, char **arguments) {

@@ -1,8 +1,4 @@
 /* The thread that gives memory back although the program does nothing: when there is one, and when there is none. */
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "check.h"
 
 enum { SIZE = 512, COUNT = (32 << 20) / SIZE, PATIENCE_MS = 20000 };
@@ -90,13 +86,7 @@ CASE(a_process_ends_with_its_last_thread) {
         start_thread(end_later, &end);
         pthread_exit(NULL);
     }
-    int status = -1;
-    for (unsigned ms = 0; waitpid(child, &status, WNOHANG) == 0; ms++) {
-        if (ms == PATIENCE_MS) {
-            kill(child, SIGKILL);
-            CHECK(0, "it never ends");
-        }
-        usleep(1000);
-    }
+    int status = end_of(child);
+    CHECK(status != -1, "it never ends");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "it ends with status %#x", (unsigned)status);
 }

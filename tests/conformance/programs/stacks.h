@@ -4,14 +4,10 @@
 #ifndef AMPLE_STACKS_H
 #define AMPLE_STACKS_H
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "check.h"
 
 /* glibc keeps 40 MiB of stacks. */
-enum { STACKS = 400, STACK_SIZE = 512 << 10, PIECES = 5000, PIECE = 320, STEPS = 24, PATIENCE_S = 60 };
+enum { STACKS = 400, STACK_SIZE = 512 << 10, PIECES = 5000, PIECE = 320, STEPS = 24 };
 
 static void *wait_for_all(void *barrier) {
     pthread_barrier_wait(barrier);
@@ -51,15 +47,8 @@ static void stacks_are_given_up(void) {
             end_threads(PIECES * step / STEPS);
             _exit(0);
         }
-        CHECK(child > 0, "fork");
-        int status = -1;
-        for (unsigned wait = 0; waitpid(child, &status, WNOHANG) == 0; wait++) {
-            if (wait == PATIENCE_S * 100) {
-                kill(child, SIGKILL);
-                CHECK(0, "pthread_join waits for ever after %u blocks were freed", PIECES * step / STEPS);
-            }
-            usleep(10000);
-        }
+        int status = end_of(child);
+        CHECK(status != -1, "pthread_join waits for ever after %u blocks were freed", PIECES * step / STEPS);
         CHECK(status == 0, "a child ends with %#x", status);
     }
 }
