@@ -28,6 +28,17 @@ fn endless(folder: &Path, runs: &str) -> Command {
     command
 }
 
+/// Starts it with this answer to a closed terminal, whatever the answer is to what started the tests.
+fn spawn(command: &mut Command, answer: libc::sighandler_t) -> Child {
+    let set = move || {
+        // SAFETY: changes what one signal does, in a process that nothing else runs in.
+        unsafe { libc::signal(libc::SIGHUP, answer) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes one system call.
+    unsafe { command.pre_exec(set) }.spawn().expect("runs")
+}
+
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill");
     assert!(sent.success());
@@ -45,7 +56,8 @@ fn a_closed_terminal_is_an_interruption_unless_it_is_to_be_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let samples = folder.path().join("out/samples.jsonl");
     let count = || fs::read_to_string(&samples).unwrap_or_default().lines().count();
-    let child = endless(folder.path(), "100000").args(["sleep", "0.02"]).spawn().expect("runs");
+    let start = |answer| spawn(endless(folder.path(), "100000").args(["sleep", "0.02"]), answer);
+    let child = start(libc::SIG_DFL);
     until("no samples", || count() >= 4);
     signal(&child, "-HUP");
     let output = child.wait_with_output().expect("ends");
@@ -54,15 +66,7 @@ fn a_closed_terminal_is_an_interruption_unless_it_is_to_be_ignored() {
     assert_eq!(json(&folder.path().join("out/run.json"))["interrupted"], true);
 
     fs::remove_dir_all(folder.path().join("out")).expect("removed");
-    let mut command = endless(folder.path(), "100000");
-    command.args(["sleep", "0.02"]);
-    let ignore = || {
-        // SAFETY: changes what one signal does, in a process that nothing else runs in.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-        Ok(())
-    };
-    // SAFETY: between fork and exec the closure makes one system call.
-    let mut child = unsafe { command.pre_exec(ignore) }.spawn().expect("runs");
+    let mut child = start(libc::SIG_IGN);
     until("no samples", || count() >= 4);
     signal(&child, "-HUP");
     let before = count();
