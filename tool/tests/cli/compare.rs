@@ -136,7 +136,8 @@ fn a_row_whose_program_runs_without_the_library_has_failed_and_a_child_is_noted(
     let waits =
         "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(50000); }";
     program(folder.path(), "waits", waits, &[]);
-    let compared = compare(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "env", "-i", "./waits"]);
+    let compared =
+        compare_and(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "env", "-i", "./waits"], 5);
     let cells = &compared["summary"]["rows"][0]["cells"];
     assert_eq!((&cells[0]["status"], &cells[1]["status"]), (&"measured".into(), &"failed".into()));
     let gaps = compared["summary"]["gaps"].to_string();
