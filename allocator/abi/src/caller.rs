@@ -3,7 +3,8 @@
 //! The C library calls free while it holds locks of its own. glibc gives up the stacks of ended threads under the lock under which it looks for a new thread's
 //! stack (`__nptl_free_stacks`, of `pthread_join` and of ending threads), and with a stack go the blocks that held its thread-local variables. Who
 //! starts a thread in such a free waits for itself, for ever. So the helper thread is not started by a free of the C library's, nor of the
-//! dynamic linker's. (A free within a realloc is taken for the program's, whoever calls: glibc resizes nothing under that lock.)
+//! dynamic linker's. (A free within a realloc is taken for the program's, whoever calls: glibc resizes nothing under that lock.) Nor does a thread get
+//! its heap by such a free: with a stack that a thread gives up at its own end, it would be after the thread's destructors.
 //!
 //! In a static program the C library's code cannot be told from the program's, but for the one function from which glibc gives such blocks up.
 

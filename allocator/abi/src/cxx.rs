@@ -311,7 +311,7 @@ type Nothrow = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 /// does. Where there is no runtime nothing is thrown either: then what `replaced`, the program's own primary, gives; NULL where it has none.
 ///
 /// # Safety
-/// The last three arguments are those of the operator `name`; `known` is for that name alone.
+/// The last three arguments begin with those of the operator `name`; `known` is for that name alone.
 #[cold]
 #[inline(never)]
 unsafe fn new_by_runtime(
@@ -339,65 +339,38 @@ unsafe fn new_by_runtime(
     unsafe { function(size, second, third) }
 }
 
+/// The forms that do not throw, with or without an alignment. Of an array's form, the primary is itself derived.
 macro_rules! new_nothrow {
-    ($($name:ident $c_name:literal: $primary:ident $($further:ident)?;)*) => {
+    ($($name:ident($($align:ident)?) $c_name:literal: $primary:ident $($further:ident)?;)*) => {
         $(
-            /// operator new that does not throw: a block of `size` bytes, or NULL.
+            /// operator new that does not throw: a block of `size` bytes (at `align`, a power of two), or NULL.
             ///
             /// # Safety
             /// `tag` is `std::nothrow`.
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(size: usize, tag: *const c_void) -> *mut c_void {
+            pub unsafe extern "C" fn $name(size: usize, $($align: usize,)? tag: *const c_void) -> *mut c_void {
                 static RUNTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
                 let mut replaced = in_force!($primary);
                 if is_own!($primary) $(&& is_own!($further))? {
-                    let block = attempt(size, DEFAULT_ALIGN);
+                    let block = attempt(size, [$($align,)? DEFAULT_ALIGN][0]);
                     if !block.is_null() {
                         return block;
                     }
                     replaced = ptr::null_mut();
                 }
-                // SAFETY: the name and its arguments; the primary's are the first of them.
-                unsafe { new_by_runtime(&RUNTIME, $c_name, replaced, size, tag.addr(), 0) }
+                let second = [$($align,)? tag.addr()][0];
+                // SAFETY: the name and its arguments, the tag once more where there is no alignment; the primary's are the first of them.
+                unsafe { new_by_runtime(&RUNTIME, $c_name, replaced, size, second, tag.addr()) }
             }
         )*
     };
 }
 
-macro_rules! new_aligned_nothrow {
-    ($($name:ident $c_name:literal: $primary:ident $($further:ident)?;)*) => {
-        $(
-            /// operator new with alignment that does not throw: a block of `size` bytes at `align`, or NULL.
-            ///
-            /// # Safety
-            /// `tag` is `std::nothrow`.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(size: usize, align: usize, tag: *const c_void) -> *mut c_void {
-                static RUNTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-                let mut replaced = in_force!($primary);
-                if is_own!($primary) $(&& is_own!($further))? {
-                    let block = attempt(size, align);
-                    if !block.is_null() {
-                        return block;
-                    }
-                    replaced = ptr::null_mut();
-                }
-                // SAFETY: the name and its arguments; the primary's are the first of them.
-                unsafe { new_by_runtime(&RUNTIME, $c_name, replaced, size, align, tag.addr()) }
-            }
-        )*
-    };
-}
-
-// Of an array's form, the primary is itself derived.
 new_nothrow! {
-    _ZnwmRKSt9nothrow_t c"_ZnwmRKSt9nothrow_t": _Znwm;
-    _ZnamRKSt9nothrow_t c"_ZnamRKSt9nothrow_t": _Znam _Znwm;
-}
-
-new_aligned_nothrow! {
-    _ZnwmSt11align_val_tRKSt9nothrow_t c"_ZnwmSt11align_val_tRKSt9nothrow_t": _ZnwmSt11align_val_t;
-    _ZnamSt11align_val_tRKSt9nothrow_t c"_ZnamSt11align_val_tRKSt9nothrow_t":
+    _ZnwmRKSt9nothrow_t() c"_ZnwmRKSt9nothrow_t": _Znwm;
+    _ZnamRKSt9nothrow_t() c"_ZnamRKSt9nothrow_t": _Znam _Znwm;
+    _ZnwmSt11align_val_tRKSt9nothrow_t(align) c"_ZnwmSt11align_val_tRKSt9nothrow_t": _ZnwmSt11align_val_t;
+    _ZnamSt11align_val_tRKSt9nothrow_t(align) c"_ZnamSt11align_val_tRKSt9nothrow_t":
         _ZnamSt11align_val_t _ZnwmSt11align_val_t;
 }
 

@@ -238,12 +238,9 @@ mod tests {
         Box::leak(Box::new(Allocator::new(Box::leak(Box::new(Tables::new())))))
     }
 
-    /// What comes of looks around until there is nothing more to do.
-    fn last_look(helper: &Helper, allocator: &Allocator) -> Next {
-        (2..20)
-            .map(|look| helper.look_around(allocator, look))
-            .find(|next| *next == Next::End)
-            .unwrap_or(Next::Look)
+    /// Whether it ends within a few looks around.
+    fn ends(helper: &Helper, allocator: &Allocator) -> bool {
+        (2..20).any(|look| helper.look_around(allocator, look) == Next::End)
     }
 
     #[test]
@@ -289,7 +286,7 @@ mod tests {
         assert_eq!(helper.look_around(allocator, 1), Next::Look);
         assert!(allocator.options.set(Name::BackgroundThread, 2));
         os::set_threads(Some(2));
-        assert_eq!(last_look(&helper, allocator), Next::End);
+        assert!(ends(&helper, allocator));
         assert!(!helper.is_there());
     }
 
@@ -298,7 +295,7 @@ mod tests {
         let (allocator, helper) = (allocator(), Helper::new());
         helper.start(no_body);
         os::set_threads(Some(2));
-        assert_eq!(last_look(&helper, allocator), Next::End);
+        assert!(ends(&helper, allocator));
         for (name, value) in [(Name::BackgroundThread, 2), (Name::StatsSignal, 10)] {
             let (allocator, helper) = (self::allocator(), Helper::new());
             assert!(allocator.options.set(name, value));

@@ -14,7 +14,8 @@ pub fn before_locking(most: usize) {
 
 /// After a limit of the process changed: where addresses are limited to fewer than are reserved, gives up those that are reserved for what may come, lest
 /// they be missing for the stacks of threads, and for all else that does not come from here. Waits for nobody: some set limits where nothing may wait, as
-/// in the child of a fork that runs no handlers. What is left undone is done when no more memory comes.
+/// in the child of a fork that runs no handlers. (The child of a vfork gives up its parent's, which come back island by island.) What is left undone is done when
+/// no more memory comes.
 pub fn after_limiting() {
     if let Some(_records) = PROCESS.meta.try_lock() {
         PROCESS.units.heed_address_limit();

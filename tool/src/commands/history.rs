@@ -52,7 +52,7 @@ pub fn history(arguments: &cli::History) -> Result<ExitCode> {
             bail!("{} has no complete block: there is nothing to add", folder.display());
         }
         if let Some(note) = &told.note {
-            anstream::eprintln!("ample: {}: {note}", folder.display());
+            say(&format!("ample: {}: {note}", folder.display()));
         }
         history.add(&told.run, &told.summary, &told.samples, &folder)?;
     }

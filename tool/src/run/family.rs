@@ -32,6 +32,7 @@ pub fn tie(command: &mut Command) {
 /// nothing but runs.
 pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
+    // Relaxed: nothing is published with it, and the thread that runs programs sets it itself.
     ADOPTS.store(true, Ordering::Relaxed);
     Ok(())
 }
@@ -39,6 +40,7 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// Kills what a run has left behind, in process groups or sessions of its own: all children of this process, where
 /// it adopts orphans. To be called when the run's own processes have been waited for.
 pub fn end_orphans() {
+    // Relaxed: as in `adopt_orphans`.
     while ADOPTS.load(Ordering::Relaxed) {
         let left = children(getpid().as_raw_pid()).into_iter().filter_map(Pid::from_raw);
         // One of another user, as a setuid program is, may be out of reach.

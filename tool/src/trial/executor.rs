@@ -326,20 +326,19 @@ impl<'a> TrialExecutor<'a> {
     fn note(&mut self, allocator: &Allocator, record: &Record, trial: &Trial) {
         let unserved = trial.sightings.unserved(record, trial.pid);
         let functions = record.functions(&allocator.library);
-        let own = unserved.iter().find(|unserved| unserved.pid == trial.pid);
-        let file = |symbol: &str| match functions.get(symbol) {
+        // No other process stands for the program itself.
+        let own = unserved
+            .iter()
+            .find(|unserved| unserved.pid == trial.pid)
+            .map(|Unserved { name, reason, .. }| format!("another one: {name} {reason}"));
+        let file = |symbol: &str| match (&own, functions.get(symbol)) {
             // Nothing is asked of a program that starts as it is.
             _ if allocator.name == AS_IS => allocator.library.clone(),
-            // No other process stands for the program itself.
-            _ if own.is_some() => {
-                let unserved =
-                    own.map(|unserved| format!("another one: {} {}", unserved.name, unserved.reason));
-                PathBuf::from(unserved.unwrap_or_default())
-            }
-            Some(file) => file.clone(),
+            (Some(other), _) => PathBuf::from(other),
+            (None, Some(file)) => file.clone(),
             // Not called: the first library that defines it would serve it.
-            None if allocator.defines.contains(symbol) => allocator.library.clone(),
-            None => PathBuf::from("the C library"),
+            (None, None) if allocator.defines.contains(symbol) => allocator.library.clone(),
+            (None, None) => PathBuf::from("the C library"),
         };
         let served = FAMILY.iter().map(|&symbol| ServedBy {
             symbol: symbol.into(),

@@ -128,8 +128,9 @@ pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
 /// # Safety
 /// As for [`purge`], for each part.
 pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
+    let bits = parts.iter().fold(0, |bits, part| bits | part.start | part.len);
     // SAFETY: the caller's contract.
-    parts.iter().all(|part| is_whole(part.start, part.len)) && unsafe { system::purge_together(parts) }
+    is_whole(bits, 0) && unsafe { system::purge_together(parts) }
 }
 
 /// # Safety
