@@ -17,8 +17,6 @@ use crate::starter::MIXED;
 use crate::sync::{self, AtomicPtr, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Kept, Units};
 
-/// Magazines that wait in one inbox at most; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
-const INBOX_BOUND: u32 = 32;
 /// How many times [`ClassInfo::unordered_most`](size_class::ClassInfo::unordered_most) a private depot may hold of a class in no order before what is beyond that goes back: 1 MiB, which a core's second cache holds.
 const UNORDERED_TIMES: u32 = 4;
 /// Empty magazines that are given away, or taken, at once.
@@ -310,13 +308,27 @@ impl Allocator {
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
         // (In a crowd, which shares arenas, they would meet there all the same, and a magazine as it is costs less than its spans.)
-        let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
-        let shared = strange && size_class::fills_lines(class) && !self.is_tight();
-        if shared && self.tables.depots[class].put(class, magazine, self.shared.small()) {
-            return;
+        let crowd = self.budget.is_crowd();
+        let strange = crowd || self.is_strange(heap, blocks);
+        if strange && size_class::fills_lines(class) && !self.is_tight() {
+            let depot = &self.tables.depots[class];
+            let put =
+                depot.put(class, magazine, self.shared.small(), || !crowd && self.send_home(blocks, true));
+            if put || !crowd && self.send_home(blocks, false) {
+                return;
+            }
         }
         self.give_back_all(blocks);
         self.put_spare(heap, magazine);
+    }
+
+    /// Sends a magazine with blocks that fill lines to the thread that allocated the newest, where others are in the way: in any case, or at that thread's spans.
+    #[cold]
+    fn send_home(&self, magazine: &Magazine, in_any_case: bool) -> bool {
+        magazine.blocks().last().is_some_and(|newest| {
+            let owner = self.arena(units::arena_in(self.entry(newest.get())));
+            (in_any_case || owner.raw_lock().is_held()) && send(magazine, owner)
+        })
     }
 
     /// Whether the newest block of a magazine comes from elsewhere than this heap's own do.
@@ -346,12 +358,8 @@ impl Allocator {
         let Some(first) = owners.next() else { return false };
         let owner = self.arena(first);
         heap.donor.note(owner);
-        if !self.budget.is_crowd() && owners.all(|owner| owner == first) {
-            // SAFETY: the magazine is the caller's, and goes to the inbox for good.
-            let sent = unsafe { owner.inbox.put(outgoing.as_ptr(), INBOX_BOUND) };
-            if sent {
-                return true;
-            }
+        if !self.budget.is_crowd() && owners.all(|owner| owner == first) && send(magazine, owner) {
+            return true;
         }
         self.give_back_all(magazine);
         false
@@ -451,4 +459,12 @@ impl Allocator {
             self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
         }
     }
+}
+
+/// Puts a magazine with blocks, which is the caller's, into an arena's inbox for good; `false`: that takes no more.
+#[inline(never)]
+fn send(magazine: &Magazine, arena: &Arena) -> bool {
+    let bound = size_class::of(magazine.class()).inbox_most.into();
+    // SAFETY: the magazine is the caller's until then.
+    unsafe { arena.inbox.put(ptr::from_ref(magazine).cast_mut(), bound) }
 }

@@ -12,6 +12,8 @@ use crate::units::UNIT;
 const BYTES: usize = 1 << 20;
 /// Bytes of blocks that are taken out at once, unless that would be less than a magazine.
 const BYTES_AT_ONCE: usize = 16 << 10;
+/// How many times as much whoever finds the depot busy takes out.
+const MORE_WHERE_BUSY: u32 = 4;
 /// Magazines that the depot of one class may always hold.
 const LEAST: usize = 4;
 /// Units of spans of small blocks of a program whose depots may hold as much: 64 MiB. In a smaller one it is as much less.
@@ -68,8 +70,12 @@ impl Depot {
 
     fn take_some(&self, class: Class) -> Stack {
         let taken = Stack::new();
-        let full = self.full.lock();
-        let most = (full.len() / 2).clamp(1, AT_ONCE[class].into());
+        let (full, more) = match self.full.try_lock() {
+            Some(full) => (full, 1),
+            // The fewer come, the fewer wait.
+            None => (self.full.lock(), MORE_WHERE_BUSY),
+        };
+        let most = (full.len() / 2).clamp(1, more * u32::from(AT_ONCE[class]));
         while taken.len() < most
             && let Some(magazine) = full.pop()
         {
@@ -80,14 +86,25 @@ impl Depot {
         taken
     }
 
-    /// Puts a magazine in, unless the depot holds what it may in a program with `small` units of spans of small blocks; then it stays the caller's.
-    pub(crate) fn put(&self, class: Class, magazine: NonNull<Magazine>, small: usize) -> bool {
+    /// Puts a magazine in, unless the depot holds what it may in a program with `small` units of spans of small blocks; then it stays the caller's (`false`). Where others
+    /// are at the depot it may go `elsewhere` instead.
+    pub(crate) fn put(
+        &self,
+        class: Class,
+        magazine: NonNull<Magazine>,
+        small: usize,
+        elsewhere: impl FnOnce() -> bool,
+    ) -> bool {
         let most = usize::from(BOUNDS[class]) * small.min(WHOLE) / WHOLE;
         // Relaxed: as in `take`; a few threads at once may put one too many.
         if self.count.load(Ordering::Relaxed) >= most.max(LEAST) {
             return false;
         }
-        let full = self.full.lock();
+        let full = match self.full.try_lock() {
+            Some(full) => full,
+            None if elsewhere() => return true,
+            None => self.full.lock(),
+        };
         full.push(magazine);
         // Relaxed: as above.
         self.count.store(full.len() as usize, Ordering::Relaxed);
@@ -107,7 +124,9 @@ mod tests {
         let held_by = |small| {
             let depot = Depot::new();
             let mut magazine = || meta.record::<Magazine>().expect("a magazine");
-            core::iter::repeat_with(|| depot.put(CLASS, magazine(), small)).take_while(|taken| *taken).count()
+            core::iter::repeat_with(|| depot.put(CLASS, magazine(), small, || false))
+                .take_while(|taken| *taken)
+                .count()
         };
         let whole = usize::from(BOUNDS[CLASS]);
         assert!(whole > 8 * LEAST);

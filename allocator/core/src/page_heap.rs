@@ -5,6 +5,7 @@
 //! are found through the chunk table and merged. The page heap never unmaps: what it gives back (purges) keeps its
 //! addresses and reads as zero.
 
+mod batch;
 mod bins;
 mod combine;
 mod dense;
@@ -24,6 +25,7 @@ mod whole;
 
 use core::ptr::NonNull;
 
+use self::batch::Batch;
 use self::bins::Bins;
 pub(crate) use self::dense::Watched;
 use self::growth::Growth;
@@ -65,6 +67,7 @@ pub(crate) struct PageHeap {
     dirty: Bins,
     /// The dirty runs again, by age.
     queue: Queue,
+    batch: Batch,
     spares: Spares<Span>,
     /// Units got from the system.
     mapped: usize,
@@ -131,6 +134,7 @@ impl PageHeap {
             clean: Bins::new(),
             dirty: Bins::new(),
             queue: Queue::new(),
+            batch: Batch::new(),
             spares: Spares::new(),
             mapped: 0,
             free_units: 0,
@@ -176,6 +180,7 @@ impl PageHeap {
                 self.growth.allow_for(span.units.get());
             }
             Use::Mixed => self.mixed_units += span.units.get(),
+            Use::Aside => self.free_units += span.units.get(),
             _ => self.large_blocks += 1,
         }
         // Before the rest is put back: it looks at its neighbours.
@@ -227,7 +232,8 @@ impl PageHeap {
             Source::Any => in_bins(&self.clean)
                 .or_else(|| self.join(ground, wanted))
                 .or_else(|| self.grow(ground, wanted)),
-        }?;
+        };
+        let found = found.or_else(|| self.set_aside(ground, source, wanted))?;
         Some((found, self.unlink(found)))
     }
 

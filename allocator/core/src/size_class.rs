@@ -31,6 +31,9 @@ const MAGAZINE_MOST: usize = 128 << 10;
 /// Bytes of blocks of a class that a private depot holds in any order, two magazines or more, once it held a few times as much: what lies in a core's caches costs little to
 /// come at wherever it lies.
 const UNORDERED: usize = 256 << 10;
+/// Magazines that wait in one inbox at most, and bytes of blocks that fill lines; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
+const INBOX_MOST: usize = 32;
+const INBOX_BYTES: usize = 1 << 20;
 /// Bytes of a block that counts as long: a few of them are most of what a cache holds.
 pub(crate) const LONG: u32 = 1 << 10;
 /// Blocks that one magazine holds at most.
@@ -59,6 +62,8 @@ pub(crate) struct ClassInfo {
     pub(crate) magazine_most: u8,
     /// Magazines that a private depot holds in any case, whatever the order of their blocks.
     pub(crate) unordered_most: u8,
+    /// Magazines of any class that wait in an inbox at most when one of this class comes.
+    pub(crate) inbox_most: u8,
     /// Whether blocks fill whole cache lines.
     fills_lines: bool,
 }
@@ -74,6 +79,7 @@ const NONE: ClassInfo = ClassInfo {
     magazine_least: 0,
     magazine_most: 0,
     unordered_most: 0,
+    inbox_most: 0,
     fills_lines: false,
 };
 
@@ -119,9 +125,16 @@ const fn magazine(size: usize, bytes: usize) -> u8 {
     blocks as u8
 }
 
+/// Magazines in an inbox when one with `bytes` bytes of blocks comes.
+const fn inbox(bytes: usize, fills_lines: bool) -> u8 {
+    let fitting = if fills_lines { INBOX_BYTES / bytes } else { INBOX_MOST };
+    (if fitting < INBOX_MOST { fitting } else { INBOX_MOST }) as u8
+}
+
 const fn info(size: usize) -> ClassInfo {
     let units = span_units(size);
     let magazine_most = magazine(size, MAGAZINE_MOST);
+    let fills_lines = size.is_multiple_of(LINE);
     ClassInfo {
         size: size as u32,
         reciprocal: (1u64 << 32).div_ceil(size as u64) as u32,
@@ -131,7 +144,8 @@ const fn info(size: usize) -> ClassInfo {
         magazine_least: magazine(size, MAGAZINE_LEAST),
         magazine_most,
         unordered_most: (UNORDERED / (size * magazine_most as usize)) as u8,
-        fills_lines: size.is_multiple_of(LINE),
+        inbox_most: inbox(size * magazine_most as usize, fills_lines),
+        fills_lines,
     }
 }
 
@@ -292,7 +306,7 @@ impl ClassInfo {
 
     /// Whether a class that has `owned` units already will soon use all of what it gets.
     pub(crate) fn is_busy(&self, owned: usize) -> bool {
-        owned >= 2 * SPAN_SHARE * usize::from(self.units)
+        owned >= 8 * usize::from(self.units)
     }
 }
 

@@ -52,12 +52,13 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// A mutual-exclusion lock of one word, whose waiters sleep in the kernel: the third mutex of
-/// U. Drepper, "Futexes Are Tricky" (2011). Critical sections here last about a microsecond, so a waiter first
-/// looks a few times before it sleeps.
+/// U. Drepper, "Futexes Are Tricky" (2011). Critical sections here last about a microsecond, so a waiter
+/// looks many times before it sleeps. (Each time it may find that another one was faster: of sixteen that wait at a time all but one would else go to sleep
+/// whenever the lock becomes free, and to wake each costs more than what it waits for.)
 pub(crate) struct RawLock(AtomicU32);
 
 impl RawLock {
-    /// How often a waiter looks before it sleeps.
+    /// How often a waiter looks before it sleeps, and after it was woken before it sleeps again.
     const LOOKS: u32 = if cfg!(loom) { 1 } else { 200 };
 
     #[cfg(not(loom))]
@@ -87,23 +88,37 @@ impl RawLock {
         self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Whether somebody holds the lock, at the moment: a hint.
+    pub(crate) fn is_held(&self) -> bool {
+        // Relaxed: a hint.
+        self.0.load(Ordering::Relaxed) != FREE
+    }
+
     #[cold]
     fn acquire_contended(&self) -> bool {
         if is_forking() {
             return false;
         }
-        for _ in 0..Self::LOOKS {
-            // Relaxed: only a hint that the exchange below may succeed.
-            if self.0.load(Ordering::Relaxed) == FREE {
-                break;
+        // What the word becomes: who has slept does not know whether others still do.
+        let mut taken = HELD;
+        loop {
+            for _ in 0..Self::LOOKS {
+                // Relaxed: only a hint that the exchange may succeed.
+                if self.0.load(Ordering::Relaxed) == FREE
+                    // Acquire: pairs with the Release in `release`. Relaxed: a failed attempt reads nothing guarded.
+                    && self.0.compare_exchange(FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return true;
+                }
+                spin_hint();
             }
-            spin_hint();
-        }
-        // Acquire: pairs with the Release in `release`.
-        while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
+            // Acquire: as above.
+            if self.0.swap(CONTENDED, Ordering::Acquire) == FREE {
+                return true;
+            }
             wait(&self.0, CONTENDED);
+            taken = CONTENDED;
         }
-        true
     }
 
     /// Gives the lock up. Only the holder may call it (or, after `fork`, the child on behalf of the thread that

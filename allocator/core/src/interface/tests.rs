@@ -1,6 +1,8 @@
 //! The whole allocator on the simulated system: random programs whose blocks must not overlap nor lose their content.
 
 mod adopting;
+#[cfg(not(miri))]
+mod busy;
 mod crowded;
 #[cfg(not(miri))]
 mod faults;

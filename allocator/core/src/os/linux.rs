@@ -86,10 +86,8 @@ pub(crate) fn page_size() -> usize {
 /// # Safety
 /// As for [`super::purge`].
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
-    keeping_errno(|| {
-        // SAFETY: the caller's contract.
-        unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, libc::MADV_DONTNEED) == 0 }
-    })
+    // SAFETY: the caller's contract.
+    unsafe { advise(start, len, libc::MADV_DONTNEED) }
 }
 
 /// # Safety
@@ -175,25 +173,15 @@ pub(crate) fn memory_limit() -> Option<usize> {
 
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
-pub(crate) unsafe fn collapse(start: usize, len: usize, mark: bool) -> bool {
+pub(crate) unsafe fn collapse(start: usize, len: usize, marked: bool) -> bool {
     /// Since Linux 6.1.
     const MADV_COLLAPSE: libc::c_int = 25;
-    let memory = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+    // Where the range is marked, this touch brings a huge page, if the kernel has one and has no page table for the range. It takes
+    // two thirds of the time of the call below, which wants a first page that is there.
+    // SAFETY: the caller's contract; nobody uses the memory.
+    unsafe { touch(start) };
     // SAFETY: the caller's contract; the call changes no content.
-    let advise = |advice| unsafe { libc::madvise(memory, len, advice) == 0 };
-    keeping_errno(|| {
-        let marked = mark && advise(libc::MADV_HUGEPAGE);
-        // Where the range is marked, this touch brings a huge page, if the kernel has one and has no page table for the range. It takes
-        // two thirds of the time of the call below, which wants a first page that is there.
-        // SAFETY: the caller's contract; nobody uses the memory.
-        unsafe { touch(start) };
-        let collapsed = marked && super::is_resident(start + len / 2) || advise(MADV_COLLAPSE);
-        if marked {
-            // Holes that are purged later are not to be filled again.
-            advise(libc::MADV_NOHUGEPAGE);
-        }
-        collapsed
-    })
+    marked && super::is_resident(start + len / 2) || unsafe { advise(start, len, MADV_COLLAPSE) }
 }
 
 /// # Safety
@@ -226,8 +214,15 @@ pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
 /// # Safety
 /// `[start, start + len)` was returned by [`map`].
 pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
-    let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
     // SAFETY: the caller's contract; the call changes no content.
+    unsafe { advise(start, len, if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE }) }
+}
+
+/// # Safety
+/// `[start, start + len)` was returned by [`map`], and may be given back if that is the advice.
+#[inline(never)]
+unsafe fn advise(start: usize, len: usize, advice: libc::c_int) -> bool {
+    // SAFETY: the caller's contract.
     keeping_errno(|| unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) == 0 })
 }
 

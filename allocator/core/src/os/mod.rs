@@ -16,7 +16,7 @@
 //! | `threads()` | how many threads the process has, also of those that never asked for memory; `None` where that is not known |
 //! | `never_had_threads()` | whether the process has had one thread only; `false` where that is not known. A signal handler may call it |
 //! | `huge_pages()` | to whom the system gives huge pages |
-//! | `collapse(start, len, mark)` | makes memory of `map`, zeroed or not, resident in huge pages, with a mark on the mapping meanwhile or without; `false` where refused |
+//! | `collapse(start, len, marked)` | makes memory of `map`, zeroed or not, resident in huge pages, where it is marked for them or not; `false` where refused |
 //! | `mark(start, len, huge)` | memory of `map` gets huge pages as it is touched from now on, or gets none; `false` where refused |
 //! | `touch(address)` | writes to the page there, of memory of `map`, what it holds |
 //! | `resident(start, len, most)` | how many bytes of memory of `map` are in memory; no longer exact beyond `most`; `None` where that is not known |

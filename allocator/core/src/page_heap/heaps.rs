@@ -14,9 +14,9 @@ use crate::statistics::Statistics;
 use crate::sync::{AtomicU8, Guard, Lock, Ordering, OwnLine};
 
 /// Of so many runs that an arena asks for, …
-const WINDOW: u8 = 128;
+const WINDOW: u8 = 32;
 /// … it moves on when it found the lock taken at so many.
-pub(super) const MEETINGS: u8 = 32;
+pub(super) const MEETINGS: u8 = 8;
 
 /// Where an arena's runs come from. Guarded by nothing: each part is a hint.
 pub(crate) struct Home {
@@ -231,6 +231,15 @@ impl PageHeaps {
     pub(crate) fn purge_excess(&self, ground: Ground) {
         for heap in self.entered() {
             while heap.lock().purge_excess(ground) {}
+        }
+    }
+
+    /// In the child of a fork: what threads were about to mark that are not here is nobody's batch any more.
+    pub(crate) fn forget_batches(&self, ground: Ground) {
+        for heap in self.entered() {
+            let mut heap = heap.lock();
+            heap.has_marked();
+            heap.end_batch(ground);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Huge pages for large heaps of small blocks.
 
+use super::batch::Marks;
 use super::filled::SHARES_MOST;
-use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source, large};
+use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
@@ -167,14 +168,37 @@ impl PageHeaps {
         index: usize,
         mut heap: Guard<'a, PageHeap>,
     ) -> Guard<'a, PageHeap> {
-        let Some(page) = heap.allocate(ground, large(CHUNK / UNIT, CHUNK), Source::Any) else { return heap };
+        let Some((page, marks)) = heap.next_for_huge_page(ground) else { return heap };
         // To make it takes the system as long as a hundred spans take us: other threads need not wait.
         drop(heap);
-        let mark = may_mark(ground.shared);
-        // SAFETY: the run is ours alone.
-        let make = || unsafe { os::collapse(page.start.get(), CHUNK, mark) };
-        let (made, _) = ground.shared.huge_pages.judge(1, make);
+        let (start, end) = (page.start.get(), page.end());
+        // SAFETY: memory of this page heap; what is marked beyond the page is its batch.
+        let mark = |from: usize, to: usize, huge| unsafe { os::mark(from, to - from, huge) };
+        let make = || {
+            let marked = match marks {
+                Marks::No => false,
+                Marks::ComingTo(end) => mark(start, end, true),
+                Marks::There | Marks::LastFrom(_) => {
+                    // As the first of the batch was. (To ask the system whether it is there would be to wait for whoever changes mappings.)
+                    // SAFETY: the page is ours alone.
+                    unsafe { os::touch(start) };
+                    return (true, true);
+                }
+            };
+            // SAFETY: as above.
+            (unsafe { os::collapse(start, CHUNK, marked) }, marked || marks == Marks::No)
+        };
+        let ((made, marked), cheap) = ground.shared.huge_pages.judge(1, make);
+        if let Marks::LastFrom(from) = marks {
+            mark(from, end, false);
+        }
         let mut heap = self.all()[index].lock();
+        if matches!(marks, Marks::ComingTo(_)) {
+            heap.has_marked();
+        }
+        if !(made && marked && cheap) {
+            heap.end_batch(ground);
+        }
         heap.put_huge_page(ground, page, made);
         heap
     }

@@ -1,5 +1,6 @@
 //! The page heap on the simulated system.
 
+mod batch;
 mod dense;
 mod filled;
 mod growth;

@@ -1,0 +1,128 @@
+//! Chunks that are marked for huge pages together. A mark changes the mapping, and the kernel waits for whoever has a page fault there, and lets nobody have one meanwhile: were each
+//! huge page marked by itself, and the mark taken away once it is there, two threads that fill memory would get no more of it in a second than one. Where all is marked, each brings its
+//! huge pages beside the others.
+//!
+//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What is left of a batch until then is free, but in no list.
+
+use super::huge::may_mark;
+use super::{Ground, PageHeap, Run, Source, large, ptr};
+use crate::os;
+use crate::span::{Span, Use};
+use crate::units::{CHUNK, UNIT};
+
+/// Units of a chunk.
+const UNITS: usize = CHUNK / UNIT;
+/// Chunks of a batch: as many as the page heap has in spans of small blocks, but so many at least and at most (8 MiB and 128 MiB). They cost addresses only.
+const LEAST: usize = 4;
+const MOST: usize = if cfg!(miri) { LEAST } else { 64 };
+
+/// A page heap's batch.
+pub(super) struct Batch {
+    /// The chunks that are left.
+    left: Option<&'static Span>,
+    /// Where the marks begin.
+    marked_from: usize,
+    /// Somebody is about to mark them.
+    coming: bool,
+}
+
+impl Batch {
+    pub(super) const fn new() -> Self {
+        Self { left: None, marked_from: 0, coming: false }
+    }
+}
+
+/// The marks on a chunk that is to become a huge page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marks {
+    /// It must do without.
+    No,
+    /// It is to be marked with the rest of its batch, which ends there; see [`PageHeap::has_marked`].
+    ComingTo(usize),
+    /// It is marked, and others as well.
+    There,
+    /// It is the last one of its batch, whose marks begin there.
+    LastFrom(usize),
+}
+
+impl PageHeap {
+    /// A chunk, as a large block, that is to become a huge page. `None` also while others are about to mark some: that takes longer than the page faults that one has instead.
+    #[inline(never)]
+    pub(super) fn next_for_huge_page(&mut self, ground: Ground) -> Option<(&'static Span, Marks)> {
+        if self.batch.coming {
+            return None;
+        }
+        if let Some(run) = self.batch.left {
+            self.batch.left = if run.units.get() > UNITS { Some(self.split_off(ground, run)?) } else { None };
+            let marks = self.batch.left.map_or(Marks::LastFrom(self.batch.marked_from), |_| Marks::There);
+            return Some((self.use_of_batch(ground, run), marks));
+        }
+        if !may_mark(ground.shared) {
+            return Some((self.allocate(ground, large(UNITS, CHUNK), Source::Any)?, Marks::No));
+        }
+        let units = (self.small_units / UNITS).clamp(LEAST, MOST) * UNITS;
+        let run = self.allocate(ground, Run { units, align: CHUNK, usage: Use::Aside }, Source::Clean)?;
+        let (start, end) = (run.start.get(), run.end());
+        let rest = if run.dirty.get() { None } else { self.split_off(ground, run) };
+        if rest.is_none() {
+            self.put_aside_back(ground, run);
+            return None;
+        }
+        self.batch = Batch { left: rest, marked_from: start, coming: true };
+        Some((self.use_of_batch(ground, run), Marks::ComingTo(end)))
+    }
+
+    /// Whoever was to mark the batch has done so, or cannot.
+    pub(super) fn has_marked(&mut self) {
+        self.batch.coming = false;
+    }
+
+    /// Gives up what is left of the batch: it is marked no more, and others may have it.
+    #[cold]
+    pub(super) fn end_batch(&mut self, ground: Ground) {
+        if !self.batch.coming
+            && let Some(run) = self.batch.left.take()
+        {
+            let from = self.batch.marked_from;
+            // SAFETY: memory of this page heap.
+            unsafe { os::mark(from, run.end() - from, false) };
+            self.put_aside_back(ground, run);
+        }
+    }
+
+    /// What was set aside for huge pages, where the system gives no more, if it is as long as is `wanted`.
+    #[cold]
+    pub(super) fn set_aside(
+        &mut self,
+        ground: Ground,
+        source: Source,
+        wanted: usize,
+    ) -> Option<&'static Span> {
+        if matches!(source, Source::Roomy | Source::Dirty) {
+            return None;
+        }
+        self.end_batch(ground);
+        self.clean.find(wanted)
+    }
+
+    /// Cuts a run that is aside after its first chunk; the rest is aside, too.
+    fn split_off(&mut self, ground: Ground, run: &Span) -> Option<&'static Span> {
+        let rest = self.split(ground, run, UNITS)?;
+        ground.units.set_ends(rest.start.get(), rest.units.get(), ptr(rest));
+        Some(rest)
+    }
+
+    /// A chunk that was aside, as a large block.
+    fn use_of_batch(&mut self, ground: Ground, chunk: &'static Span) -> &'static Span {
+        chunk.usage.set(Use::Large);
+        self.large_blocks += 1;
+        self.free_units -= chunk.units.get();
+        ground.units.set_ends(chunk.start.get(), chunk.units.get(), ptr(chunk));
+        chunk
+    }
+
+    fn put_aside_back(&mut self, ground: Ground, run: &'static Span) {
+        self.free_units -= run.units.get();
+        self.link(ground, run);
+    }
+}

@@ -1,0 +1,68 @@
+//! Chunks that are marked together.
+
+use super::super::batch::Marks;
+use super::*;
+use crate::os::{Call, Faults};
+
+/// Spans of a chunk's size until so many units are in spans of small blocks.
+fn grow(world: &World, units: usize) -> Vec<&'static Span> {
+    let mut spans = Vec::new();
+    while world.heap().small_units < units {
+        spans.push(world.allocate_small(16));
+    }
+    spans
+}
+
+#[test]
+fn a_heap_that_grows_changes_few_mappings_and_takes_each_mark_away() {
+    let world = World::new();
+    os::marks();
+    let spans = grow(&world, 10 * HUGE_FROM);
+    let marks = os::marks();
+    let (set, ended): (Vec<_>, Vec<_>) = marks.iter().partition(|(.., huge)| *huge);
+    assert!(set.len() <= 6, "each batch is as long as the heap: {marks:?}");
+    for (start, len, _) in &ended {
+        assert!(set.contains(&(*start, *len, true)), "all of a batch at once: {marks:?}");
+    }
+    assert_eq!(set.len(), ended.len() + 1, "the last one is not used up: {marks:?}");
+    let in_huge_pages = spans.iter().filter(|span| span.dirty.get());
+    assert!(in_huge_pages.map(|span| span.units.get()).sum::<usize>() >= 9 * HUGE_FROM);
+    let used: usize = spans.iter().map(|span| span.units.get()).sum();
+    let heap = world.heap();
+    assert_eq!(heap.used_bytes(), used * UNIT, "what waits for its first touch is free");
+}
+
+#[test]
+fn where_the_system_gives_no_more_what_is_marked_serves_others() {
+    let world = World::new();
+    let _spans = grow(&world, HUGE_FROM + CHUNK / UNIT);
+    os::inject(Faults::From(0));
+    let mut blocks = 0;
+    while world.allocate(CHUNK / UNIT, UNIT).is_some() {
+        blocks += 1;
+    }
+    assert!(os::refused_calls().contains(&Call::Mark), "it was to be marked no more");
+    os::inject(Faults::None);
+    let free = world.heap().free_units;
+    assert!(blocks > 3 && free < 2 * CHUNK / UNIT, "{blocks} blocks, {free} units are left");
+}
+
+#[test]
+fn while_one_thread_marks_a_batch_others_do_without() {
+    let world = World::new();
+    let _spans = grow(&world, HUGE_FROM);
+    let (first, marks) = world.heap().next_for_huge_page(world.ground()).expect("a batch");
+    assert!(matches!(marks, Marks::ComingTo(end) if end > first.end()));
+    assert!(world.heap().next_for_huge_page(world.ground()).is_none());
+    let other = world.allocate_small(16);
+    assert!(!other.dirty.get());
+    world.heap().end_batch(world.ground());
+    assert!(world.heap().next_for_huge_page(world.ground()).is_none(), "it is the other thread's");
+    // That one does not live on in the child of a fork.
+    let free = world.heap().free_units;
+    os::marks();
+    world.heaps.forget_batches(world.ground());
+    assert_eq!(os::marks().len(), 1);
+    assert_eq!(world.heap().free_units, free);
+    assert!(world.heap().next_for_huge_page(world.ground()).is_some());
+}
