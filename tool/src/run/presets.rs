@@ -7,6 +7,7 @@
 //! the parameters of their documents, but for the amount of work where today's machines would do
 //! nothing else all day: it changes no rate. `--set` overrides either.
 
+mod many_cores;
 mod programs;
 
 use std::time::Duration;
@@ -145,6 +146,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { sweep: Sweep::Ends, ..preset("small-blocks", SMALL_BLOCKS, 30 * MINUTE) },
     Preset { sweep: Sweep::Ends, ..preset("large-blocks", LARGE_BLOCKS, 30 * MINUTE) },
     preset("random-programs", programs::PROGRAMS, 15 * MINUTE),
+    preset("many-cores", many_cores::ROWS, 15 * MINUTE),
     // To fill and check 8 GB takes minutes.
     Preset { timeout: Duration::from_secs(10 * MINUTE), ..preset("live-heap", LIVE_HEAP, 60 * MINUTE) },
     Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },
