@@ -5,14 +5,14 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Below, Lenders};
 use crate::budget::Budget;
 use crate::crowd::WANTED_RARELY;
-use crate::depot::Depot;
+use crate::depot::Depots;
 use crate::heap::{Bin, Heap};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
 use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
-use crate::size_class::{self, CLASS_SLOTS, CLASSES, Class};
+use crate::size_class::{self, CLASSES, Class};
 use crate::starter::MIXED;
 use crate::sync::{self, AtomicPtr, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Kept, Units};
@@ -47,7 +47,7 @@ pub struct Allocator {
 pub(crate) struct Tables {
     pub(crate) pages: PageHeaps,
     pub(crate) arenas: [AtomicPtr<Arena>; ARENAS],
-    pub(crate) depots: [Depot; CLASS_SLOTS],
+    pub(crate) depots: Depots,
     kept: Kept,
 }
 
@@ -56,7 +56,7 @@ impl Tables {
         Self {
             pages: PageHeaps::new(),
             arenas: [const { AtomicPtr::new(ptr::null_mut()) }; ARENAS],
-            depots: [const { Depot::new() }; CLASS_SLOTS],
+            depots: Depots::new(),
             kept: Kept::new(),
         }
     }
@@ -290,10 +290,12 @@ impl Allocator {
 
     /// A magazine of `class` that other threads filled, of several from the shared depot, of which this heap keeps the rest.
     fn take_shared(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
-        if !size_class::fills_lines(class) {
-            return None;
-        }
-        let taken = self.tables.depots[class].take(class);
+        if self.tables.depots.is_empty(class) { None } else { self.take_some_shared(heap, class) }
+    }
+
+    #[inline(never)]
+    fn take_some_shared(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
+        let taken = self.tables.depots.take(class, heap.arena().map_or(0, |arena| arena.index));
         let first = taken.pop();
         while let Some(magazine) = taken.pop() {
             heap.store(class, magazine);
@@ -308,27 +310,24 @@ impl Allocator {
         let blocks = unsafe { magazine.as_ref() };
         // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
         // (In a crowd, which shares arenas, they would meet there all the same, and a magazine as it is costs less than its spans.)
-        let crowd = self.budget.is_crowd();
-        let strange = crowd || self.is_strange(heap, blocks);
-        if strange && size_class::fills_lines(class) && !self.is_tight() {
-            let depot = &self.tables.depots[class];
-            let put =
-                depot.put(class, magazine, self.shared.small(), || !crowd && self.send_home(blocks, true));
-            if put || !crowd && self.send_home(blocks, false) {
-                return;
-            }
+        let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
+        if !(strange && size_class::fills_lines(class) && !self.is_tight() && self.share(class, magazine)) {
+            self.give_back_all(blocks);
+            self.put_spare(heap, magazine);
         }
-        self.give_back_all(blocks);
-        self.put_spare(heap, magazine);
     }
 
-    /// Sends a magazine with blocks that fill lines to the thread that allocated the newest, where others are in the way: in any case, or at that thread's spans.
-    #[cold]
-    fn send_home(&self, magazine: &Magazine, in_any_case: bool) -> bool {
-        magazine.blocks().last().is_some_and(|newest| {
-            let owner = self.arena(units::arena_in(self.entry(newest.get())));
-            (in_any_case || owner.raw_lock().is_held()) && send(magazine, owner)
-        })
+    /// Gives a magazine with blocks of others that fill lines to the shared depot; where there are others in the way, or at the spans of the arena that the newest block belongs to, to that
+    /// arena. `false`: it is still the caller's.
+    #[inline(never)]
+    fn share(&self, class: Class, magazine: NonNull<Magazine>) -> bool {
+        // SAFETY: the magazine is the caller's.
+        let blocks = unsafe { magazine.as_ref() };
+        let newest = blocks.slot(usize::from(blocks.count.get()) - 1).get();
+        let owner = self.arena(units::arena_in(self.entry(newest)));
+        let send_home = || !self.budget.is_crowd() && send(blocks, owner);
+        self.tables.depots.put(class, magazine, owner.index, self.shared.small(), send_home)
+            || owner.raw_lock().is_held() && send_home()
     }
 
     /// Whether the newest block of a magazine comes from elsewhere than this heap's own do.

@@ -251,6 +251,7 @@ impl Allocator {
         }
         let record = self.meta.lock().record::<Arena>()?;
         let arena = Arena::write_to(record, index);
+        self.tables.depots.spread_over(os::processors());
         // Release: pairs with the Acquire in `arena` and `common_arena`.
         self.tables.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
         registry.count = index;
@@ -310,9 +311,7 @@ impl Allocator {
                 visit(arena.raw_lock());
             }
         }
-        for depot in &self.tables.depots {
-            visit(depot.raw_lock());
-        }
+        self.tables.depots.parts().for_each(|part| visit(part.raw_lock()));
         self.tables.pages.all().iter().for_each(|heap| visit(heap.raw()));
         visit(self.spares.raw());
         visit(self.meta.raw());

@@ -187,8 +187,8 @@ impl Allocator {
 
     /// Adds what lies in the depots, and in the caches of threads that are on no slow path.
     fn count_caches(&self, statistics: &mut Statistics) {
-        for (depot, class) in self.tables.depots[1..].iter().zip(&mut statistics.classes) {
-            class.cached += depot.blocks();
+        for (class, statistics) in (1..).zip(&mut statistics.classes) {
+            statistics.cached += self.tables.depots.blocks(class);
         }
         let registry = self.registry.lock();
         registry.heaps().for_each(|heap| heap.claim.ask());

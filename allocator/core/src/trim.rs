@@ -65,8 +65,8 @@ impl Allocator {
 
     /// Gives back the blocks in the shared depots.
     pub(crate) fn empty_depots(&self) {
-        for (class, depot) in self.tables.depots.iter().enumerate() {
-            while let Some(magazine) = depot.take(class).into_linked() {
+        for class in 1..=CLASSES {
+            while let Some(magazine) = self.tables.depots.take(class, 0).into_linked() {
                 self.flush_linked(magazine.as_ptr());
             }
         }

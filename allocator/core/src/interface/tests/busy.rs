@@ -14,25 +14,23 @@ fn class() -> Class {
     size_class::class_of(SIZE).expect("a small size")
 }
 
-/// One thread frees blocks that another has allocated while somebody holds the lock that `busy` finds: how many are then in the shared depot, and in the inbox of the other.
-fn shed_while(
-    busy: impl Fn(&'static Allocator, &'static Heap) -> Option<&'static RawLock>,
-) -> (usize, usize) {
+/// One thread frees blocks that another has allocated while somebody holds the locks that `busy` finds: how many are then in the shared depot, and in the inbox of the other.
+fn shed_while(busy: impl Fn(&'static Allocator, &'static Heap) -> Vec<&'static RawLock>) -> (usize, usize) {
     let allocator = allocator();
     let (owner, other) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
     let blocks: Vec<_> = (0..BLOCKS).map(|_| Filled::new(allocator.allocate(owner, SIZE), SIZE, 7)).collect();
-    let lock = busy(allocator, owner);
+    let locks = busy(allocator, owner);
     // The first ones are of a starter, and go back one by one.
     let mut blocks = blocks.into_iter();
     blocks.by_ref().take(FIRST).for_each(|block| block.free(allocator, other));
-    if let Some(lock) = lock {
+    for lock in &locks {
         lock.acquire();
     }
     blocks.for_each(|block| block.free(allocator, other));
-    if let Some(lock) = lock {
+    for lock in locks {
         lock.release();
     }
-    let in_depot = allocator.tables.depots[class()].blocks();
+    let in_depot = allocator.tables.depots.blocks(class());
     let inbox = owner.arena().expect("an arena").inbox.take_all();
     let sent = Stack::from_linked(inbox).blocks();
     allocator.flush_linked(inbox);
@@ -46,14 +44,26 @@ fn shed_while(
 
 #[test]
 fn blocks_that_fill_lines_go_to_their_owner_where_the_shared_depot_is_busy() {
-    let (in_depot, sent) = shed_while(|_, _| None);
+    let (in_depot, sent) = shed_while(|_, _| Vec::new());
     assert!(in_depot > 0 && sent == 0, "{in_depot} in the depot, {sent} sent");
-    let (in_depot, sent) = shed_while(|allocator, _| Some(allocator.tables.depots[class()].raw_lock()));
+    let parts = |allocator: &'static Allocator| allocator.tables.depots.parts_of(class(), 0);
+    let (in_depot, sent) = shed_while(|allocator, _| parts(allocator).map(|part| part.raw_lock()).collect());
     assert!(in_depot == 0 && sent > 0, "{in_depot} in the depot, {sent} sent");
 }
 
 #[test]
+fn where_a_part_of_the_depot_is_busy_another_one_serves() {
+    let busy = |allocator: &'static Allocator, owner: &'static Heap| {
+        let arena = owner.arena().expect("an arena").index;
+        vec![allocator.tables.depots.parts_of(class(), arena).next().expect("a part").raw_lock()]
+    };
+    let (in_depot, sent) = shed_while(busy);
+    assert!(in_depot > 0 && sent > 0, "until it is full: {in_depot} in the depot, {sent} sent");
+}
+
+#[test]
 fn blocks_that_fill_lines_go_to_their_owner_where_its_spans_are_busy_and_the_depot_is_full() {
-    let (in_depot, sent) = shed_while(|_, owner| owner.arena().map(|arena| arena.raw_lock()));
+    let (in_depot, sent) =
+        shed_while(|_, owner| owner.arena().map(|arena| arena.raw_lock()).into_iter().collect());
     assert!(in_depot > 0 && sent > 0, "{in_depot} in the depot, {sent} sent");
 }
