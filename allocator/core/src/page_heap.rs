@@ -5,7 +5,6 @@
 //! are found through the chunk table and merged. The page heap never unmaps: what it gives back (purges) keeps its
 //! addresses and reads as zero.
 
-mod batch;
 mod bins;
 mod combine;
 mod dense;
@@ -14,6 +13,7 @@ mod growth;
 mod heaps;
 mod huge;
 mod limit;
+mod marked;
 mod purge;
 mod queue;
 mod remap;
@@ -25,11 +25,11 @@ mod whole;
 
 use core::ptr::NonNull;
 
-use self::batch::Batch;
 use self::bins::Bins;
 pub(crate) use self::dense::Watched;
 use self::growth::Growth;
 pub(crate) use self::heaps::{Home, PageHeaps, large};
+use self::marked::Marked;
 use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::remap::MOVED_FROM;
@@ -67,7 +67,7 @@ pub(crate) struct PageHeap {
     dirty: Bins,
     /// The dirty runs again, by age.
     queue: Queue,
-    batch: Batch,
+    marked: Marked,
     spares: Spares<Span>,
     /// Units got from the system.
     mapped: usize,
@@ -134,7 +134,7 @@ impl PageHeap {
             clean: Bins::new(),
             dirty: Bins::new(),
             queue: Queue::new(),
-            batch: Batch::new(),
+            marked: Marked::new(),
             spares: Spares::new(),
             mapped: 0,
             free_units: 0,

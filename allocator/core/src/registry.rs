@@ -278,7 +278,7 @@ impl Allocator {
     pub fn after_fork_in_child(&self, heap: Option<&'static Heap>) {
         sync::set_forking(false);
         self.each_lock(|lock| lock.release());
-        self.tables.pages.forget_batches(self.ground());
+        self.tables.pages.forget_marks(self.ground());
         let own = heap.and_then(Heap::arena).map_or(0, |arena| arena.index);
         let mut registry = self.registry.lock();
         let warm = registry.warm;

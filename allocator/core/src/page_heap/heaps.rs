@@ -234,12 +234,12 @@ impl PageHeaps {
         }
     }
 
-    /// In the child of a fork: what threads were about to mark that are not here is nobody's batch any more.
-    pub(crate) fn forget_batches(&self, ground: Ground) {
+    /// In the child of a fork: what threads were about to mark that are not here others may have.
+    pub(crate) fn forget_marks(&self, ground: Ground) {
         for heap in self.entered() {
             let mut heap = heap.lock();
-            heap.has_marked();
-            heap.end_batch(ground);
+            heap.marks_are_set();
+            heap.end_marks(ground);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Huge pages for large heaps of small blocks.
 
-use super::batch::Marks;
 use super::filled::SHARES_MOST;
+use super::marked::Marks;
 use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source};
 use crate::options::Name;
 use crate::os;
@@ -172,14 +172,14 @@ impl PageHeaps {
         // To make it takes the system as long as a hundred spans take us: other threads need not wait.
         drop(heap);
         let (start, end) = (page.start.get(), page.end());
-        // SAFETY: memory of this page heap; what is marked beyond the page is its batch.
+        // SAFETY: memory of this page heap; what is marked beyond the page is free.
         let mark = |from: usize, to: usize, huge| unsafe { os::mark(from, to - from, huge) };
         let make = || {
             let marked = match marks {
                 Marks::No => false,
                 Marks::ComingTo(end) => mark(start, end, true),
                 Marks::There | Marks::LastFrom(_) => {
-                    // As the first of the batch was. (To ask the system whether it is there would be to wait for whoever changes mappings.)
+                    // As the first of them was. (To ask the system whether it is there would be to wait for whoever changes mappings.)
                     // SAFETY: the page is ours alone.
                     unsafe { os::touch(start) };
                     return (true, true);
@@ -194,10 +194,10 @@ impl PageHeaps {
         }
         let mut heap = self.all()[index].lock();
         if matches!(marks, Marks::ComingTo(_)) {
-            heap.has_marked();
+            heap.marks_are_set();
         }
         if !(made && marked && cheap) {
-            heap.end_batch(ground);
+            heap.end_marks(ground);
         }
         heap.put_huge_page(ground, page, made);
         heap

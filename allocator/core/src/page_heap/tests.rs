@@ -1,9 +1,9 @@
 //! The page heap on the simulated system.
 
-mod batch;
 mod dense;
 mod filled;
 mod growth;
+mod marked;
 mod remap;
 mod spread;
 mod starters;

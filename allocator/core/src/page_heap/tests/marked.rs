@@ -1,6 +1,6 @@
 //! Chunks that are marked together.
 
-use super::super::batch::Marks;
+use super::super::marked::Marks;
 use super::*;
 use crate::os::{Call, Faults};
 
@@ -20,9 +20,9 @@ fn a_heap_that_grows_changes_few_mappings_and_takes_each_mark_away() {
     let spans = grow(&world, 10 * HUGE_FROM);
     let marks = os::marks();
     let (set, ended): (Vec<_>, Vec<_>) = marks.iter().partition(|(.., huge)| *huge);
-    assert!(set.len() <= 6, "each batch is as long as the heap: {marks:?}");
+    assert!(set.len() <= 6, "as many at a time as the heap has: {marks:?}");
     for (start, len, _) in &ended {
-        assert!(set.contains(&(*start, *len, true)), "all of a batch at once: {marks:?}");
+        assert!(set.contains(&(*start, *len, true)), "all that were set together: {marks:?}");
     }
     assert_eq!(set.len(), ended.len() + 1, "the last one is not used up: {marks:?}");
     let in_huge_pages = spans.iter().filter(|span| span.dirty.get());
@@ -48,20 +48,20 @@ fn where_the_system_gives_no_more_what_is_marked_serves_others() {
 }
 
 #[test]
-fn while_one_thread_marks_a_batch_others_do_without() {
+fn while_one_thread_sets_marks_others_do_without() {
     let world = World::new();
     let _spans = grow(&world, HUGE_FROM);
-    let (first, marks) = world.heap().next_for_huge_page(world.ground()).expect("a batch");
+    let (first, marks) = world.heap().next_for_huge_page(world.ground()).expect("chunks");
     assert!(matches!(marks, Marks::ComingTo(end) if end > first.end()));
     assert!(world.heap().next_for_huge_page(world.ground()).is_none());
     let other = world.allocate_small(16);
     assert!(!other.dirty.get());
-    world.heap().end_batch(world.ground());
+    world.heap().end_marks(world.ground());
     assert!(world.heap().next_for_huge_page(world.ground()).is_none(), "it is the other thread's");
     // That one does not live on in the child of a fork.
     let free = world.heap().free_units;
     os::marks();
-    world.heaps.forget_batches(world.ground());
+    world.heaps.forget_marks(world.ground());
     assert_eq!(os::marks().len(), 1);
     assert_eq!(world.heap().free_units, free);
     assert!(world.heap().next_for_huge_page(world.ground()).is_some());

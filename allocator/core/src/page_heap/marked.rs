@@ -2,7 +2,7 @@
 //! huge page marked by itself, and the mark taken away once it is there, two threads that fill memory would get no more of it in a second than one. Where all is marked, each brings its
 //! huge pages beside the others.
 //!
-//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What is left of a batch until then is free, but in no list.
+//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What waits until then is free, but in no list.
 
 use super::huge::may_mark;
 use super::{Ground, PageHeap, Run, Source, large, ptr};
@@ -12,23 +12,23 @@ use crate::units::{CHUNK, UNIT};
 
 /// Units of a chunk.
 const UNITS: usize = CHUNK / UNIT;
-/// Chunks of a batch: as many as the page heap has in spans of small blocks, but so many at least and at most (8 MiB and 128 MiB). They cost addresses only.
+/// Chunks that are marked together: as many as the page heap has in spans of small blocks, but so many at least and at most (8 MiB and 128 MiB). They cost addresses only.
 const LEAST: usize = 4;
 const MOST: usize = if cfg!(miri) { LEAST } else { 64 };
 
-/// A page heap's batch.
-pub(super) struct Batch {
+/// A page heap's marked chunks.
+pub(super) struct Marked {
     /// The chunks that are left.
     left: Option<&'static Span>,
     /// Where the marks begin.
-    marked_from: usize,
+    from: usize,
     /// Somebody is about to mark them.
     coming: bool,
 }
 
-impl Batch {
+impl Marked {
     pub(super) const fn new() -> Self {
-        Self { left: None, marked_from: 0, coming: false }
+        Self { left: None, from: 0, coming: false }
     }
 }
 
@@ -37,11 +37,11 @@ impl Batch {
 pub(super) enum Marks {
     /// It must do without.
     No,
-    /// It is to be marked with the rest of its batch, which ends there; see [`PageHeap::has_marked`].
+    /// It is to be marked with others, to there; see [`PageHeap::marks_are_set`].
     ComingTo(usize),
     /// It is marked, and others as well.
     There,
-    /// It is the last one of its batch, whose marks begin there.
+    /// It is the last one of those that were marked together, which begin there.
     LastFrom(usize),
 }
 
@@ -49,13 +49,14 @@ impl PageHeap {
     /// A chunk, as a large block, that is to become a huge page. `None` also while others are about to mark some: that takes longer than the page faults that one has instead.
     #[inline(never)]
     pub(super) fn next_for_huge_page(&mut self, ground: Ground) -> Option<(&'static Span, Marks)> {
-        if self.batch.coming {
+        if self.marked.coming {
             return None;
         }
-        if let Some(run) = self.batch.left {
-            self.batch.left = if run.units.get() > UNITS { Some(self.split_off(ground, run)?) } else { None };
-            let marks = self.batch.left.map_or(Marks::LastFrom(self.batch.marked_from), |_| Marks::There);
-            return Some((self.use_of_batch(ground, run), marks));
+        if let Some(run) = self.marked.left {
+            self.marked.left =
+                if run.units.get() > UNITS { Some(self.split_off(ground, run)?) } else { None };
+            let marks = self.marked.left.map_or(Marks::LastFrom(self.marked.from), |_| Marks::There);
+            return Some((self.use_marked(ground, run), marks));
         }
         if !may_mark(ground.shared) {
             return Some((self.allocate(ground, large(UNITS, CHUNK), Source::Any)?, Marks::No));
@@ -68,22 +69,22 @@ impl PageHeap {
             self.put_aside_back(ground, run);
             return None;
         }
-        self.batch = Batch { left: rest, marked_from: start, coming: true };
-        Some((self.use_of_batch(ground, run), Marks::ComingTo(end)))
+        self.marked = Marked { left: rest, from: start, coming: true };
+        Some((self.use_marked(ground, run), Marks::ComingTo(end)))
     }
 
-    /// Whoever was to mark the batch has done so, or cannot.
-    pub(super) fn has_marked(&mut self) {
-        self.batch.coming = false;
+    /// Whoever was to set marks has done so, or cannot.
+    pub(super) fn marks_are_set(&mut self) {
+        self.marked.coming = false;
     }
 
-    /// Gives up what is left of the batch: it is marked no more, and others may have it.
+    /// Gives up what is left: it is marked no more, and others may have it.
     #[cold]
-    pub(super) fn end_batch(&mut self, ground: Ground) {
-        if !self.batch.coming
-            && let Some(run) = self.batch.left.take()
+    pub(super) fn end_marks(&mut self, ground: Ground) {
+        if !self.marked.coming
+            && let Some(run) = self.marked.left.take()
         {
-            let from = self.batch.marked_from;
+            let from = self.marked.from;
             // SAFETY: memory of this page heap.
             unsafe { os::mark(from, run.end() - from, false) };
             self.put_aside_back(ground, run);
@@ -101,7 +102,7 @@ impl PageHeap {
         if matches!(source, Source::Roomy | Source::Dirty) {
             return None;
         }
-        self.end_batch(ground);
+        self.end_marks(ground);
         self.clean.find(wanted)
     }
 
@@ -113,7 +114,7 @@ impl PageHeap {
     }
 
     /// A chunk that was aside, as a large block.
-    fn use_of_batch(&mut self, ground: Ground, chunk: &'static Span) -> &'static Span {
+    fn use_marked(&mut self, ground: Ground, chunk: &'static Span) -> &'static Span {
         chunk.usage.set(Use::Large);
         self.large_blocks += 1;
         self.free_units -= chunk.units.get();
