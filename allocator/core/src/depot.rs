@@ -2,7 +2,7 @@
 //! go through them.
 //!
 //! On many processors a depot has several parts, each with its lock, lest all threads meet at one. A magazine comes to the part of the arena that its newest block belongs to, where the
-//! threads of that arena look first; but each part is full only when all are, and none empty as long as there is something in another one.
+//! threads of that arena look first; but they find nothing only where all parts are empty, and it finds no room only where all are full.
 
 use core::ptr::NonNull;
 

@@ -306,7 +306,7 @@ impl ClassInfo {
 
     /// Whether a class that has `owned` units already will soon use all of what it gets.
     pub(crate) fn is_busy(&self, owned: usize) -> bool {
-        owned >= 8 * usize::from(self.units)
+        owned >= 2 * SPAN_SHARE * usize::from(self.units)
     }
 }
 
@@ -381,5 +381,13 @@ mod tests {
             }
         }
         assert_eq!(class_of_aligned(16, 32 << 10), None);
+    }
+
+    #[test]
+    fn a_class_is_busy_from_sixteen_of_its_shortest_spans_on() {
+        for info in &INFO[1..=CLASSES] {
+            let units = usize::from(info.units);
+            assert!(!info.is_busy(16 * units - 1) && info.is_busy(16 * units));
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! huge page marked by itself, and the mark taken away once it is there, two threads that fill memory would get no more of it in a second than one. Where all is marked, each brings its
 //! huge pages beside the others.
 //!
-//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What waits until then is free, but in no list.
+//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What waits until then is free, but in no list. (Who touches a chunk a moment after
+//! another thread took the marks away gets a page instead of a huge one, and the rest as it is used.)
 
 use super::huge::may_mark;
 use super::{Ground, PageHeap, Run, Source, large, ptr};
