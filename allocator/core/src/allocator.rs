@@ -6,7 +6,7 @@ use crate::arena::{Arena, Below, Lenders};
 use crate::budget::Budget;
 use crate::crowd::WANTED_RARELY;
 use crate::depot::Depots;
-use crate::heap::{Bin, Heap};
+use crate::heap::{Bin, Heap, MAGAZINE_COUNTS};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
@@ -312,7 +312,7 @@ impl Allocator {
         // (In a crowd, which shares arenas, they would meet there all the same, and a magazine as it is costs less than its spans.)
         let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
         if !(strange && size_class::fills_lines(class) && !self.is_tight() && self.share(class, magazine)) {
-            self.give_back_all(blocks);
+            self.give_back_all(blocks, strange);
             self.put_spare(heap, magazine);
         }
     }
@@ -360,16 +360,19 @@ impl Allocator {
         if !self.budget.is_crowd() && owners.all(|owner| owner == first) && send(magazine, owner) {
             return true;
         }
-        self.give_back_all(magazine);
+        self.give_back_all(magazine, true);
         false
     }
 
-    /// Gives a magazine's blocks back to the spans of their arenas.
-    pub(crate) fn give_back_all(&self, magazine: &Magazine) {
+    /// Gives a magazine's blocks back to the spans of their arenas, where others may borrow them if they are `for_others`: what a thread gives back of its own it takes again itself.
+    pub(crate) fn give_back_all(&self, magazine: &Magazine, for_others: bool) {
         let mut left = usize::from(magazine.count.replace(0));
         while left > 0 {
-            let owner = units::arena_in(self.entry(magazine.slot(0).get()));
-            left = self.arena(owner).give_back(self.below(), magazine, left);
+            let owner = self.arena(units::arena_in(self.entry(magazine.slot(0).get())));
+            left = owner.give_back(self.below(), magazine, left);
+            if for_others {
+                self.lenders.note(owner, magazine.class());
+            }
         }
     }
 
@@ -432,7 +435,7 @@ impl Allocator {
     /// An empty magazine for `class`.
     #[inline]
     fn take_spare(&self, heap: &Heap, class: Class) -> Option<NonNull<Magazine>> {
-        let record = heap.spares.pop().or_else(|| self.take_shared_spares(heap))?;
+        let record = heap.spares.stack().pop().or_else(|| self.take_shared_spares(heap))?;
         // SAFETY: the record is ours alone: zeroed memory, or a magazine that was given up.
         unsafe { record.as_ref() }.empty(class);
         Some(record)
@@ -441,11 +444,15 @@ impl Allocator {
     /// One of a batch of empty magazines of others, of which the rest is this heap's from now on.
     #[cold]
     fn take_shared_spares(&self, heap: &Heap) -> Option<NonNull<Magazine>> {
-        let Some(batch) = self.spares.lock().take() else { return self.meta.lock().record() };
+        let batch = self.spares.lock().take();
+        // As many as a private depot may hold full.
+        let most = self.budget.depot() / MAGAZINE_COUNTS;
+        heap.spares.note_asked(batch.as_ref().map_or(1, Stack::len), most as u32);
+        let Some(batch) = batch else { return self.meta.lock().record() };
         while batch.len() > 1
             && let Some(magazine) = batch.pop()
         {
-            heap.spares.push(magazine);
+            heap.spares.stack().push(magazine);
         }
         batch.pop()
     }
@@ -453,9 +460,9 @@ impl Allocator {
     /// Keeps an empty magazine.
     #[inline(always)]
     pub(crate) fn put_spare(&self, heap: &Heap, magazine: NonNull<Magazine>) {
-        heap.spares.push(magazine);
-        if heap.spares.len() > self.budget.spares() {
-            self.trim_spares(heap, heap.spares.len().saturating_sub(SPARES_AT_ONCE));
+        if heap.spares.put(magazine, self.budget.spares()) {
+            heap.spares.note_given(SPARES_AT_ONCE);
+            self.trim_spares(heap, heap.spares.stack().len().saturating_sub(SPARES_AT_ONCE));
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::arena::{Arena, Donor};
 use crate::claim::Claim;
 use crate::growing::Growing;
 use crate::large_cache::LargeCache;
-use crate::magazine::{Magazine, Slot, Stack};
+use crate::magazine::{Empties, Magazine, Slot, Stack};
 use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{self, CLASS_SHIFT, Entry};
@@ -66,7 +66,7 @@ pub struct Heap {
     /// From where the arena may adopt spans.
     pub(crate) donor: Donor,
     /// Empty magazines.
-    pub(crate) spares: Stack,
+    pub(crate) spares: Empties,
     /// A bit for each class of which the private depot takes magazines in order only.
     pub(crate) orders: Cell<u64>,
     /// Large blocks that this thread freed last.
@@ -208,7 +208,7 @@ impl Heap {
             trimmed_ms: Cell::new(0),
             growths: Cell::new(0),
             donor: Donor::new(),
-            spares: Stack::new(),
+            spares: Empties::new(),
             orders: Cell::new(0),
             large: LargeCache::new(),
             growing: Growing::new(),
@@ -466,7 +466,7 @@ impl Heap {
 
 /// What a magazine counts for in a private depot beside its blocks: the magazine is memory itself, as much as half of 125 blocks of 16 bytes, and stays it
 /// when they are in use. So no more than a sixteenth of a depot's bound goes into magazines.
-const MAGAZINE_COUNTS: usize = 16 * size_of::<Magazine>();
+pub(crate) const MAGAZINE_COUNTS: usize = 16 * size_of::<Magazine>();
 
 /// What a magazine of `class` that is not loaded counts for in a private depot, in bytes.
 fn bytes(class: Class, magazine: NonNull<Magazine>) -> usize {

@@ -132,13 +132,15 @@ impl Stack {
             .sum()
     }
 
-    /// Puts a magazine that is in no stack on top.
-    pub(crate) fn push(&self, magazine: NonNull<Magazine>) {
+    /// Puts a magazine that is in no stack on top; how many there are then.
+    pub(crate) fn push(&self, magazine: NonNull<Magazine>) -> u32 {
         // SAFETY: the caller gives a live magazine away.
         let new = unsafe { magazine.as_ref() };
-        new.depth.set(self.len() + 1);
+        let depth = self.len() + 1;
+        new.depth.set(depth);
         new.set_next(self.first.get());
         self.first.set(magazine.as_ptr());
+        depth
     }
 
     /// Takes the top magazine.
@@ -146,6 +148,50 @@ impl Stack {
         let magazine = NonNull::new(self.first.get())?;
         self.first.set(self.top()?.next.replace(ptr::null_mut()));
         Some(magazine)
+    }
+}
+
+/// A heap's empty magazines. Of those that are too many it gives some away; if it then asks for as many again, it keeps that many more: a thread that frees much, and allocates as much again,
+/// would else change magazines with others that do so, and each time find them in another processor's cache.
+pub(crate) struct Empties {
+    stack: Stack,
+    /// How many more it keeps than in any case.
+    more: Cell<u32>,
+    /// Given away because they were too many, and not asked for again.
+    missed: Cell<u32>,
+}
+
+impl Empties {
+    pub(crate) const fn new() -> Self {
+        Self { stack: Stack::new(), more: Cell::new(0), missed: Cell::new(0) }
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Puts one in; whether there are more now than it keeps, `least` in any case.
+    #[inline(always)]
+    pub(crate) fn put(&self, magazine: NonNull<Magazine>, least: u32) -> bool {
+        self.stack.push(magazine) > least + self.more.get()
+    }
+
+    /// So many were given away because they were too many.
+    pub(crate) fn note_given(&self, count: u32) {
+        self.missed.set(self.missed.get().saturating_add(count));
+    }
+
+    /// So many are asked for, of which there are none; from now on it may keep up to `most` more than in any case.
+    pub(crate) fn note_asked(&self, count: u32, most: u32) {
+        let missed = count.min(self.missed.get());
+        self.missed.set(self.missed.get() - missed);
+        self.more.set((self.more.get() + missed).min(most));
+    }
+
+    /// Time has passed: what was needed then may be needed no more.
+    pub(crate) fn forget(&self) {
+        self.more.set(self.more.get() / 2);
+        self.missed.set(self.missed.get() / 2);
     }
 }
 
@@ -223,6 +269,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn as_many_empty_magazines_more_are_kept_as_were_given_away_and_asked_for_again() {
+        const LEAST: u32 = 4;
+        let empties = Empties::new();
+        let kept = || {
+            let all = magazines(20);
+            let kept = all.into_iter().take_while(|&magazine| !empties.put(magazine, LEAST)).count();
+            while empties.stack().pop().is_some() {}
+            kept
+        };
+        assert_eq!(kept(), 4);
+        empties.note_asked(3, 9);
+        assert_eq!(kept(), 4, "none was given away: others have use for them");
+        empties.note_given(6);
+        assert_eq!(kept(), 4, "nor was any asked for again");
+        empties.note_asked(4, 9);
+        assert_eq!(kept(), 8);
+        empties.note_asked(4, 5);
+        assert_eq!(kept(), 9, "as many as may be");
+        empties.forget();
+        assert_eq!(kept(), 6);
+    }
+
+    #[test]
     fn batches_come_out_as_they_went_in_the_newest_first() {
         let all = magazines(6);
         let mut batches = Batches::new();
@@ -230,7 +299,9 @@ pub(crate) mod tests {
         assert!(batches.take().is_none(), "a batch of none is none");
         for part in [&all[..1], &all[1..4], &all[4..]] {
             let batch = Stack::new();
-            part.iter().for_each(|&magazine| batch.push(magazine));
+            for &magazine in part {
+                batch.push(magazine);
+            }
             batches.put(&batch);
         }
         for part in [&all[4..], &all[1..4], &all[..1]] {

@@ -22,7 +22,7 @@ impl Allocator {
         let (arrived, emptied) = (Stack::from_linked(first), Stack::new());
         while let Some(magazine) = arrived.pop() {
             // SAFETY: records in an inbox are live, and were taken out by the caller.
-            self.give_back_all(unsafe { magazine.as_ref() });
+            self.give_back_all(unsafe { magazine.as_ref() }, true);
             emptied.push(magazine);
         }
         if emptied.len() > 0 {
@@ -39,7 +39,7 @@ impl Allocator {
             heap.unload(class);
             for magazine in kept.into_iter().flatten() {
                 // SAFETY: the magazines are this heap's.
-                self.give_back_all(unsafe { magazine.as_ref() });
+                self.give_back_all(unsafe { magazine.as_ref() }, true);
                 self.put_spare(heap, magazine);
             }
             while let Some(magazine) = heap.fetch(class) {
@@ -54,11 +54,11 @@ impl Allocator {
     pub(crate) fn flush_depot(&self, heap: &Heap, class: Class) {
         // SAFETY: a heap's magazines are live.
         if let Some(previous) = unsafe { heap.bins[class].previous.get().as_ref() } {
-            self.give_back_all(previous);
+            self.give_back_all(previous, true);
         }
         while let Some(magazine) = heap.fetch(class) {
             // SAFETY: as above.
-            self.give_back_all(unsafe { magazine.as_ref() });
+            self.give_back_all(unsafe { magazine.as_ref() }, true);
             self.put_spare(heap, magazine);
         }
     }
@@ -115,6 +115,7 @@ impl Allocator {
             arena.purge_holes(HOLES_ALONE);
         }
         self.trim_spares(heap, SPARES_TRIMMED);
+        heap.spares.forget();
         if let Some(span) = heap.large.sparse() {
             // What earlier blocks touched there counts: it is memory too.
             self.ground().look_at_touched(span, true);
@@ -124,11 +125,12 @@ impl Allocator {
 
     /// Gives empty magazines away until the heap keeps no more than `kept`.
     pub(crate) fn trim_spares(&self, heap: &Heap, kept: u32) {
-        while heap.spares.len() > kept {
+        let spares = heap.spares.stack();
+        while spares.len() > kept {
             let batch = Stack::new();
-            while heap.spares.len() > kept
+            while spares.len() > kept
                 && batch.len() < SPARES_AT_ONCE
-                && let Some(magazine) = heap.spares.pop()
+                && let Some(magazine) = spares.pop()
             {
                 batch.push(magazine);
             }

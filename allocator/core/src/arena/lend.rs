@@ -21,7 +21,8 @@ impl Lenders {
     }
 
     /// Blocks of `class` came back to `arena`.
-    pub(super) fn note(&self, arena: &Arena, class: Class) {
+    #[inline(never)]
+    pub(crate) fn note(&self, arena: &Arena, class: Class) {
         // Relaxed: nothing is read through it. Not written each time: all threads look at it.
         if size_class::fills_lines(class) && self.0[class].load(Ordering::Relaxed).is_null() {
             // Release: pairs with the Acquire in `borrow`.

@@ -49,9 +49,6 @@ impl Arena {
             }
         }
         spans.count_returned(below, taken * info.size as usize);
-        if others < count {
-            below.lenders.note(self, class);
-        }
         others
     }
 

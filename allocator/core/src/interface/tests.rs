@@ -2,6 +2,8 @@
 
 mod adopting;
 #[cfg(not(miri))]
+mod apart;
+#[cfg(not(miri))]
 mod busy;
 mod crowded;
 #[cfg(not(miri))]

@@ -76,6 +76,7 @@ impl HugePages {
 
     /// What `make` returns, which makes the first of `pages` huge pages; and whether such pages are still worth their time. If that one was dear, so will
     /// be the others.
+    #[inline(always)]
     pub(super) fn judge<T>(&self, pages: usize, make: impl FnOnce() -> T) -> (T, bool) {
         let before = os::worked_us();
         let made = make();
@@ -174,29 +175,32 @@ impl PageHeaps {
         let (start, end) = (page.start.get(), page.end());
         // SAFETY: memory of this page heap; what is marked beyond the page is free.
         let mark = |from: usize, to: usize, huge| unsafe { os::mark(from, to - from, huge) };
-        let make = || {
-            let marked = match marks {
-                Marks::No => false,
-                Marks::ComingTo(end) => mark(start, end, true),
-                Marks::There | Marks::LastFrom(_) => {
-                    // As the first of them was. (To ask the system whether it is there would be to wait for whoever changes mappings.)
-                    // SAFETY: the page is ours alone.
-                    unsafe { os::touch(start) };
-                    return (true, true);
-                }
-            };
-            // SAFETY: as above.
-            (unsafe { os::collapse(start, CHUNK, marked) }, marked || marks == Marks::No)
+        let marked = match marks {
+            Marks::No => false,
+            Marks::ComingTo(end) => {
+                let marked = mark(start, end, true);
+                // Others go without no longer than that: the first touch takes longer, and its thread may wait for a processor meanwhile.
+                self.all()[index].lock().marks_are_set();
+                marked
+            }
+            Marks::There | Marks::LastFrom(_) => true,
         };
-        let ((made, marked), cheap) = ground.shared.huge_pages.judge(1, make);
+        let make = || match marks {
+            Marks::There | Marks::LastFrom(_) => {
+                // As the first of them was. (To ask the system whether it is there would be to wait for whoever changes mappings.)
+                // SAFETY: the page is ours alone.
+                unsafe { os::touch(start) };
+                true
+            }
+            // SAFETY: as above.
+            Marks::No | Marks::ComingTo(_) => unsafe { os::collapse(start, CHUNK, marked) },
+        };
+        let (made, cheap) = ground.shared.huge_pages.judge(1, make);
         if let Marks::LastFrom(from) = marks {
             mark(from, end, false);
         }
         let mut heap = self.all()[index].lock();
-        if matches!(marks, Marks::ComingTo(_)) {
-            heap.marks_are_set();
-        }
-        if !(made && marked && cheap) {
+        if !(made && cheap && (marked || marks == Marks::No)) {
             heap.end_marks(ground);
         }
         heap.put_huge_page(ground, page, made);

@@ -5,6 +5,8 @@ use crate::units;
 
 /// Of a class that does not fill lines.
 const SIZE: usize = 48;
+/// Of one that does.
+const FILLING: usize = 4096;
 /// Blocks that are loaded.
 const LOADED: usize = if cfg!(miri) { 600 } else { 100_000 };
 /// Blocks that a thread has to itself at a time.
@@ -105,39 +107,58 @@ fn threads_that_replace_each_others_blocks_adopt_spans_at_the_same_time() {
     assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
 }
 
-/// Of a class that fills lines.
-const FILLING: usize = 4096;
-
-#[test]
-fn an_arena_borrows_what_another_has_room_for_before_it_grows() {
-    let allocator = allocator();
-    let (first, second) = (allocator.attach().expect("memory"), allocator.attach().expect("memory"));
-    let load = |heap, size| -> Vec<_> {
+/// Loads two heaps with blocks of a size, frees seven of eight of the first one's, and loads the second with more. By how many bytes the program grew then, and how many of those blocks the second
+/// heap has from the first one's arena.
+fn load_after_free(
+    allocator: &'static Allocator,
+    [first, second]: [&'static Heap; 2],
+    freed_by: &'static Heap,
+    size: usize,
+) -> (usize, usize) {
+    let load = |heap| -> Vec<_> {
         (0..1000).map(|index| Filled::new(allocator.allocate(heap, size), size, index as u8)).collect()
     };
     let free = |heap, blocks: Vec<Filled>| blocks.into_iter().for_each(|block| block.free(allocator, heap));
+    let own = load(second);
+    // One of eight stays, lest spans become empty.
+    let (kept, freed): (Vec<_>, Vec<_>) = (0..).zip(load(first)).partition(|(index, _)| index % 8 == 0);
+    free(freed_by, freed.into_iter().map(|(_, block)| block).collect());
+    let before = allocator.tables.pages.statistics().active;
+    let more = load(second);
+    let grown = allocator.tables.pages.statistics().active - before;
+    let borrowed = owned(allocator, first, &more);
+    free(first, kept.into_iter().map(|(_, block)| block).collect());
+    [own, more].into_iter().for_each(|blocks| free(second, blocks));
+    (grown, borrowed)
+}
+
+#[test]
+fn an_arena_borrows_what_others_gave_back_to_another_before_it_grows() {
     for (size, lent) in [(FILLING, true), (SIZE, false)] {
-        let own = load(second, size);
-        // One of eight stays, lest spans become empty.
-        let (kept, freed): (Vec<_>, Vec<_>) =
-            (0..).zip(load(first, size)).partition(|(index, _)| index % 8 == 0);
-        free(first, freed.into_iter().map(|(_, block)| block).collect());
-        let before = allocator.tables.pages.statistics().active;
-        // The first thread's are room of its arena but for what it keeps: it is not asked for them.
-        let more = load(second, size);
-        let grown = allocator.tables.pages.statistics().active - before;
+        let allocator = allocator();
+        let heaps: [_; 3] = core::array::from_fn(|_| allocator.attach().expect("memory"));
+        let (grown, borrowed) = load_after_free(allocator, [heaps[0], heaps[1]], heaps[2], size);
         let bytes = 1000 * size;
-        assert_eq!(grown < bytes / 4, lent, "{grown} bytes more for {bytes} of {size} each");
-        assert_eq!(owned(allocator, first, &more) > 500, lent);
-        free(first, kept.into_iter().map(|(_, block)| block).collect());
-        [own, more].into_iter().for_each(|blocks| free(second, blocks));
+        assert_eq!(grown < bytes / 2, lent, "{grown} bytes more for {bytes} of {size} each");
+        assert_eq!(borrowed > 500, lent, "{borrowed} of {size} bytes");
+        for heap in heaps {
+            // SAFETY: the heap is used no more.
+            unsafe { allocator.detach(heap) };
+        }
+        assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
     }
-    // SAFETY: the heaps are used no more.
-    unsafe {
-        allocator.detach(first);
-        allocator.detach(second);
+}
+
+#[test]
+fn what_a_thread_gave_back_of_its_own_it_has_for_itself() {
+    let allocator = allocator();
+    let heaps: [_; 2] = core::array::from_fn(|_| allocator.attach().expect("memory"));
+    let (grown, borrowed) = load_after_free(allocator, heaps, heaps[0], FILLING);
+    assert!(borrowed == 0 && grown > 900 * FILLING, "{borrowed} borrowed, {grown} bytes more");
+    for heap in heaps {
+        // SAFETY: the heap is used no more.
+        unsafe { allocator.detach(heap) };
     }
-    assert_eq!(kept_bytes(allocator), 0, "everything was freed, and the heaps given back");
 }
 
 #[test]

@@ -81,5 +81,5 @@ fn a_block_whose_unit_has_blocks_of_another_class_by_now_ends_the_process() {
     magazine.empty(1);
     magazine.slot(0).set(allocator.allocate(heap, 20_000));
     magazine.count.set(1);
-    allocator.give_back_all(magazine);
+    allocator.give_back_all(magazine, true);
 }
