@@ -168,7 +168,7 @@ impl Allocator {
             let may_grow = || !self.stores_much(heap);
             match source.fill(self.below(), empty, wanted.into(), &heap.donor, may_grow) {
                 Some(count) => break count,
-                None => self.empty_cold(heap),
+                None => self.empty_cold(heap, false),
             }
         };
         if count == 0 {

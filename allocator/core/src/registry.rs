@@ -143,7 +143,7 @@ impl Allocator {
     pub unsafe fn detach(&self, heap: &'static Heap) {
         heap.claim.enter();
         let is_long = |class: &Class| size_class::of(*class).size >= LONG;
-        (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class));
+        (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class, true));
         self.empty_large(heap);
         heap.claim.leave();
         let coldest = {

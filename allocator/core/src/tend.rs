@@ -97,7 +97,7 @@ impl Allocator {
         for heap in registry.heaps().filter(|heap| heap.was_asked()) {
             let ours = ordered && heap.claim.take();
             if ours {
-                self.empty_cold(heap);
+                self.empty_cold(heap, true);
             }
             // Where there are no barriers, not to be asked for again.
             heap.set_emptied(ours || !ordered);
@@ -113,7 +113,8 @@ impl Allocator {
         let growths = self.shared.growths.load(Ordering::Relaxed);
         if heap.growths.get() != growths {
             heap.growths.set(growths);
-            self.empty_cold(heap);
+            // The thread goes on, and will want its blocks again.
+            self.empty_cold(heap, false);
         }
     }
 
@@ -126,12 +127,12 @@ impl Allocator {
         exceeds(heap.depot_bytes.get()) && exceeds(heap.stored_bytes())
     }
 
-    /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones.
-    pub(crate) fn empty_cold(&self, heap: &Heap) {
+    /// Gives back all that a heap holds, but for what its fast paths may touch: the loaded magazines and the outgoing ones. `for_others`: see [`Allocator::give_back_all`].
+    pub(crate) fn empty_cold(&self, heap: &Heap, for_others: bool) {
         let Some(arena) = heap.arena() else { return };
         self.flush_linked(arena.inbox.take_all());
         for class in 1..=CLASSES {
-            self.flush_depot(heap, class);
+            self.flush_depot(heap, class, for_others);
         }
         self.trim_spares(heap, 0);
         self.empty_large(heap);

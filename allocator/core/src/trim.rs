@@ -50,15 +50,15 @@ impl Allocator {
         self.empty_large(heap);
     }
 
-    /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot.
-    pub(crate) fn flush_depot(&self, heap: &Heap, class: Class) {
+    /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot. `for_others`: see [`Allocator::give_back_all`].
+    pub(crate) fn flush_depot(&self, heap: &Heap, class: Class, for_others: bool) {
         // SAFETY: a heap's magazines are live.
         if let Some(previous) = unsafe { heap.bins[class].previous.get().as_ref() } {
-            self.give_back_all(previous, true);
+            self.give_back_all(previous, for_others);
         }
         while let Some(magazine) = heap.fetch(class) {
             // SAFETY: as above.
-            self.give_back_all(unsafe { magazine.as_ref() }, true);
+            self.give_back_all(unsafe { magazine.as_ref() }, for_others);
             self.put_spare(heap, magazine);
         }
     }

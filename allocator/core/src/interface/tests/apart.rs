@@ -4,27 +4,34 @@ use super::*;
 use crate::size_class;
 use crate::units;
 
-/// Each thread has so many blocks at a time: more magazines than a heap keeps in any case.
-const BLOCKS: usize = 20_000;
-const CYCLES: usize = 12;
+/// Blocks that a heap gets until the other has its turn.
+const AT_ONCE: usize = 100;
+const CYCLES: usize = 20;
 
-/// Two heaps by turns get blocks of some sizes, and give most of them back in no order; `watch` is called after each cycle, with the blocks that the heaps have.
-fn cycle(allocator: &'static Allocator, sizes: &[usize], mut watch: impl FnMut(usize, [&[Filled]; 2])) {
+/// Two heaps get so many blocks of some sizes each, and give most of them back in no order; `watch` is called after each cycle, with the blocks that the heaps have.
+fn cycle(
+    allocator: &'static Allocator,
+    count: usize,
+    sizes: &[usize],
+    mut watch: impl FnMut(usize, [&[Filled]; 2]),
+) {
     let heaps: [_; 2] = core::array::from_fn(|_| allocator.attach().expect("memory"));
     let (mut kept, mut random) = ([Vec::new(), Vec::new()], Random(7));
     for cycle in 0..CYCLES {
-        for (heap, kept) in heaps.into_iter().zip(&mut kept) {
-            while kept.len() < BLOCKS {
-                let size = sizes[random.below(sizes.len())];
-                kept.push(Filled::new(allocator.allocate(heap, size), size, 1));
+        for most in (AT_ONCE..=count).step_by(AT_ONCE) {
+            for (heap, kept) in heaps.into_iter().zip(&mut kept) {
+                while kept.len() < most {
+                    let size = sizes[random.below(sizes.len())];
+                    kept.push(Filled::new(allocator.allocate(heap, size), size, 1));
+                }
             }
         }
         watch(cycle, [&kept[0], &kept[1]]);
         // What the second gives back is there when the first asks for more.
         for (heap, kept) in heaps.into_iter().zip(&mut kept).rev() {
             let mut blocks: Vec<_> = kept.drain(..).map(Some).collect();
-            (0..BLOCKS).filter(|index| index % 10 > 0).for_each(|index| {
-                let block = blocks[index * 7919 % BLOCKS].take();
+            (0..count).filter(|index| index % 10 > 0).for_each(|index| {
+                let block = blocks[index * 7919 % count].take();
                 block.expect("each once").free(allocator, heap);
             });
             kept.extend(blocks.into_iter().flatten());
@@ -40,7 +47,8 @@ fn cycle(allocator: &'static Allocator, sizes: &[usize], mut watch: impl FnMut(u
 #[test]
 fn they_do_not_change_blocks_of_classes_that_fill_lines() {
     let allocator = allocator();
-    cycle(allocator, &[16, 48, 64, 80, 192, 1024], |cycle, kept| {
+    let sizes: Vec<_> = (10..15).flat_map(|log| (0..4).map(move |part| (4 + part) << (log - 2))).collect();
+    cycle(allocator, 1000, &sizes, |cycle, kept| {
         // SAFETY: the blocks are live.
         let owner = |block: &Filled| unsafe { units::arena_in(allocator.units.entry(block.block)) };
         for blocks in kept {
@@ -55,8 +63,9 @@ fn they_do_not_change_blocks_of_classes_that_fill_lines() {
 #[test]
 fn they_do_not_change_empty_magazines() {
     let allocator = allocator();
-    assert!(BLOCKS / size_class::MAGAZINE_SLOTS > 2 * allocator.budget.spares() as usize);
-    cycle(allocator, &[16], |cycle, _| {
+    // Twice as many magazines as a heap keeps in any case, at least.
+    let count = 2 * size_class::MAGAZINE_SLOTS * allocator.budget.spares() as usize / AT_ONCE * AT_ONCE;
+    cycle(allocator, count, &[16], |cycle, _| {
         let given = allocator.spares.lock().take();
         // Until they know how many they have use for, they give some away.
         assert!(cycle < CYCLES / 2 || given.is_none(), "after {cycle} cycles");
