@@ -3,13 +3,13 @@
 use crate::definition::Definition;
 use crate::workloads::{
     buffers, cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots,
-    idle_return, large_block, larson, malloc_test, many_threads, mstress, os_primitives, producer_consumer,
-    realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup, synthetic,
-    threadtest, transaction_pool, xmalloc,
+    idle_return, large_block, larson, malloc_test, many_threads, migration, mstress, os_primitives,
+    producer_consumer, realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup,
+    synthetic, threadtest, transaction_pool, xmalloc,
 };
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 27] = [
+pub const WORKLOADS: [&Definition; 28] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
@@ -23,6 +23,7 @@ pub const WORKLOADS: [&Definition; 27] = [
     &mstress::DEFINITION,
     &cache_scratch::DEFINITION,
     &cache_thrash::DEFINITION,
+    &migration::DEFINITION,
     &transaction_pool::DEFINITION,
     &size_curve::DEFINITION,
     &rebuild::DEFINITION,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ample_protocol::{Description, Measurement, Outcome};
 
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "malloc-test",
     "heap-leak",
     "false-sharing",
@@ -21,6 +21,7 @@ const NAMES: [&str; 27] = [
     "mstress",
     "cache-scratch",
     "cache-thrash",
+    "migration",
     "transaction-pool",
     "size-curve",
     "rebuild",
@@ -122,6 +123,7 @@ fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u6
         "cache-scratch" | "cache-thrash" => {
             (threads * value("iterations") * value("writes"), Some(threads * value("size")))
         }
+        "migration" => (threads * (value("slots") + (value("rounds") - 1) * value("slots") / 10 * 9), None),
         // Shared among the threads.
         "transaction-pool" => (value("transactions"), None),
         "size-curve" | "giant" => (threads * value("replacements"), None),

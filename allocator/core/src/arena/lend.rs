@@ -1,6 +1,7 @@
 //! Blocks that an arena hands out for another one. A block of a class that fills lines stays with the thread that frees it, while its span stays with
 //! the arena that owns it: what a thread then gives back is room of an arena from which it takes nothing. So an arena without room borrows from
-//! one to which blocks of the class came back, before the program grows: where there are dirty runs, a span of its own costs no memory, and a thread's blocks do not
+//! one to which others' blocks of the class came back, or those of a thread that has ended or rests, before the program grows. What a thread that goes on gives back of its own it will take again
+//! itself: lent, it would only lie in another processor's caches then. Where there are dirty runs, a span of its own costs no memory, and a thread's blocks do not
 //! come to lie between those of another.
 //!
 //! Both arenas' locks are held meanwhile, the second only if it is free.

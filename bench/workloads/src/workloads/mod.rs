@@ -16,6 +16,7 @@ pub mod large_block;
 pub mod larson;
 pub mod malloc_test;
 pub mod many_threads;
+pub mod migration;
 pub mod mstress;
 pub mod os_primitives;
 pub mod producer_consumer;

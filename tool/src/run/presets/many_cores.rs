@@ -1,7 +1,7 @@
-//! The rows of `small-blocks` with less work, so that a machine of many processors can run each on several thread counts: its threads do the work each by themselves, and are
+//! The rows of `small-blocks` with less work, and one of threads that share nothing, so that a machine of many processors can run each on several thread counts: its threads do the work each by themselves, and are
 //! twice as many as the processors in the end.
 
-use super::{Item, SMALL_BLOCKS, Setting};
+use super::{Item, SMALL_BLOCKS, Setting, item};
 
 pub(super) const ROWS: &[Item] = &[
     row("pair-16", &[("iterations", 2_000_000.0)]),
@@ -21,6 +21,7 @@ pub(super) const ROWS: &[Item] = &[
     row("mstress", &[("waves", 5.0)]),
     row("cache-scratch", &[("writes", 10_000.0)]),
     row("cache-thrash", &[("writes", 10_000.0)]),
+    item("migration", "migration", &[]).work(&[("rounds", 100.0)]),
 ];
 
 /// The row of `small-blocks` with this label, with other work, on any number of threads. (A label that there is not does not compile.)
