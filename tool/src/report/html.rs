@@ -9,6 +9,7 @@ use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use super::charges::ChargeTable;
+use super::counted::CountedTable;
 use super::distribution::{Spread, distribution, spreads};
 use super::leak::Leaks;
 use super::lines::{Glance, Line, Noise, Standing, floors, glances, lines, overall, standings};
@@ -48,6 +49,7 @@ struct Page<'a> {
     overall: Vec<Line>,
     standings: Vec<Standing>,
     glances: Vec<Glance>,
+    counted: Option<CountedTable>,
     charges: Option<ChargeTable>,
     leak: Option<LeakTable>,
     command: String,
@@ -128,6 +130,7 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         overall: overall(summary),
         standings: standings(summary),
         glances: glances(summary),
+        counted: CountedTable::new(summary),
         charges: ChargeTable::new(&summary.charges),
         leak: summary.heap_leak.as_ref().map(leak_table),
         command: again::whole(run),
@@ -268,7 +271,8 @@ mod tests {
         let (mut plan, conclusion) =
             conclude_with(measures, &allocators, 10, usize::MAX, |asked, measurement| {
                 if asked.pass.is_empty() {
-                    measurement.extra = [("page_fault_ns".into(), 512.25)].into();
+                    measurement.extra =
+                        [("page_fault_ns".into(), 512.25), ("others_per_cent".into(), 12.5)].into();
                 }
                 let bad = asked.allocator == failing;
                 bad.then(|| r#"{"outcome":"failed","reason":"lost <b>content</b>"}"#.to_owned())
@@ -326,6 +330,18 @@ mod tests {
         assert!(page.contains("What the system charges"), "{page}");
         assert!(page.contains(r#"page fault</th><td>512</td><td>512</td>"#), "{page}");
         assert!(!page_of(&[], glibc(), "larson", "").1.contains("What the system charges"));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_on_the_page_and_in_short() {
+        let (folder, page) = page(&["ample", "glibc"], "");
+        assert!(page.contains("Counted, not timed"), "{page}");
+        assert!(page.contains("<td>12.50</td>"), "{page}");
+        let short = std::fs::read_to_string(folder.path().join("out/report.md")).expect("the page in short");
+        assert!(
+            short.contains("| memory that another thread used last, per cent | 12.50 | 12.50 |"),
+            "{short}"
+        );
     }
 
     #[test]

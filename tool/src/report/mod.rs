@@ -10,6 +10,7 @@ mod changes;
 mod charges;
 mod compared;
 mod comparison;
+mod counted;
 mod distribution;
 mod frontier;
 mod gaps;
