@@ -1,4 +1,4 @@
-//! What workloads count instead of timing it: figures that the machine's noise does not touch.
+//! What workloads count instead of timing it: figures that do not depend on how fast the machine is at the moment.
 
 use serde::Serialize;
 

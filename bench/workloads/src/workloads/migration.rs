@@ -11,8 +11,8 @@
 //! *Source.* Ours; the question is that of D. Dice & A. Garthwaite, "Mostly Lock-Free Malloc" (ISMM 2002), and of each allocator with caches for threads or processors: what does one thread's memory
 //! have to do with the others'?
 //!
-//! *Deviations.* None. Notes are kept in a table by a hash of the line's address, in which a later one may take the place of an earlier one of another line: lines are missed for that, but none is
-//! taken for another.
+//! *Deviations.* None. Notes are kept in a table by a hash of the line's address, in which a later one may take the place of an earlier one of another line: lines are missed for that, but hardly one
+//! of sixteen million lines that share an entry is taken for another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -94,7 +94,7 @@ impl Notes {
     fn write(&self, address: usize, writer: u8) -> Option<u8> {
         // Fibonacci hashing (Knuth): the upper bits of the product say where, the next ones which.
         let hash = ((address / self.line) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let (place, line) = ((hash >> 43) as usize, (hash >> 19) as u32 & !0 << WRITER_BITS);
+        let (place, line) = ((hash >> 43) as usize, (hash >> 11) as u32 & !0 << WRITER_BITS);
         // SAFETY: an element of the table, which all threads access in this way only.
         let note = unsafe { AtomicU32::from_ptr((&raw const self.table[place]).cast_mut()) };
         // Relaxed: each note stands for itself.
