@@ -68,6 +68,12 @@ impl<B: Copy> Slots<B> {
         Ok(slots)
     }
 
+    /// Where an element lies, for those who do not reach it by a reference.
+    pub fn place(&self, index: usize) -> *mut B {
+        assert!(index < self.length, "no such element");
+        self.start.as_ptr().wrapping_add(index)
+    }
+
     /// Elements that there is room for.
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -81,6 +81,7 @@ const WRITER_BITS: u32 = 8;
 
 /// Who wrote last to lines of memory.
 struct Notes {
+    /// Outside the heap: what it took there of free memory the threads would get no more.
     table: Slots<u32>,
     line: usize,
 }
@@ -95,8 +96,8 @@ impl Notes {
         // Fibonacci hashing (Knuth): the upper bits of the product say where, the next ones which.
         let hash = ((address / self.line) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let (place, line) = ((hash >> 43) as usize, (hash >> 11) as u32 & !0 << WRITER_BITS);
-        // SAFETY: an element of the table, which all threads access in this way only.
-        let note = unsafe { AtomicU32::from_ptr((&raw const self.table[place]).cast_mut()) };
+        // SAFETY: an element of the table, which lives as long as this and is reached in this way only.
+        let note = unsafe { AtomicU32::from_ptr(self.table.place(place)) };
         // Relaxed: each note stands for itself.
         let before = note.swap(line | u32::from(writer), Ordering::Relaxed);
         (before & !0 << WRITER_BITS == line && before as u8 != 0).then_some(before as u8)
