@@ -11,7 +11,8 @@ use crate::cli::{self, Bench};
 use crate::error::{say, unknown};
 use crate::history::{Entry, History, Point, Wanted, default_path};
 use crate::record::{Run, Sample};
-use crate::report::{Summary, Told, multiple, rows};
+use crate::report::{Summary, Told, interval, multiple, rows};
+use crate::stats::Estimate;
 
 /// The variable that continuous integration sets.
 const CI: &str = "CI";
@@ -137,7 +138,9 @@ fn over_time(points: &[Point]) -> String {
 }
 
 fn ratio(ratio: Option<[f64; 3]>) -> String {
-    ratio.map_or("–".into(), |[value, low, high]| format!("{} [{low:.2}–{high:.2}]", multiple(value)))
+    ratio.map_or("–".into(), |[value, low, high]| {
+        format!("{} [{}]", multiple(value), interval(Estimate { value, low, high }))
+    })
 }
 
 #[cfg(test)]

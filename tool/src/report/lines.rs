@@ -245,8 +245,8 @@ pub fn floors(rows: &[&Row]) -> Vec<Noise> {
     let floors = rows.iter().filter_map(|row| Some((row.threads, row.noise_floor?)));
     let text = floors.map(|(threads, floor)| Noise {
         threads,
-        throughput: units::percent(floor.throughput),
-        peak_rss: units::percent(floor.peak_rss),
+        throughput: units::floor(floor.throughput),
+        peak_rss: units::floor(floor.peak_rss),
     });
     text.collect()
 }
@@ -257,7 +257,7 @@ pub fn ratio(found: &Comparison, blocks: usize) -> Figure {
         absolute: String::new(),
         two_modes: false,
         ratio: units::multiple(found.ratio.value),
-        interval: format!("{:.2}–{:.2}", found.ratio.low, found.ratio.high),
+        interval: units::interval(found.ratio),
         verdict: if blocks < MIN_BLOCKS { "" } else { word(found.verdict) },
     }
 }

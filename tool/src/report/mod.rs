@@ -46,4 +46,4 @@ pub use overview::{Overview, Told};
 pub use seed_lines::seed_lines;
 pub use summary::{Cell, Summary};
 pub use table::{rows, terminal_width, text_table, wrapped_rows};
-pub use units::multiple;
+pub use units::{interval, multiple};

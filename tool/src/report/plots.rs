@@ -109,7 +109,7 @@ fn of_allocators(summary: &Summary, rows: &[&Row], metric: Metric) -> Vec<Curve>
         // Side by side, so that error bars do not hide each other.
         let shift = ((column as f64 + 0.5) / count - 0.5) * 0.2;
         let points = rows.iter().enumerate().filter_map(|(index, row)| match &row.cells[column] {
-            Cell::Measured(figures) => Some((index as f64 + shift, figures.absolute(metric))),
+            Cell::Measured(figures) => Some((index as f64 + shift, figures.absolute(metric).drawn())),
             _ => None,
         });
         Curve { name: allocator.name.clone(), look: look(&allocator.name), points: points.collect() }

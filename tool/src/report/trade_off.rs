@@ -35,7 +35,7 @@ pub fn trade_off(summary: &Summary) -> Result<Option<String>> {
             if summary.baseline() == Some(column) {
                 return Some((name, look(name), equal, equal));
             }
-            Some((name, look(name), allocator.throughput?.ratio, allocator.peak_rss?.ratio))
+            Some((name, look(name), allocator.throughput?.ratio.drawn(), allocator.peak_rss?.ratio.drawn()))
         })
         .collect();
     if points.len() < 2 {

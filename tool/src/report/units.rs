@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-use crate::stats::Metric;
+use crate::stats::{Estimate, Metric};
 
 /// A figure of this metric, with its unit.
 pub fn figure(metric: Metric, value: f64) -> String {
@@ -60,9 +60,20 @@ pub fn multiple(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{}×", significant(ratio)) } else { format!("{ratio:.2}×") }
 }
 
+/// The interval of a ratio: `1.25–1.37`; `?` where it tells nothing.
+pub fn interval(ratio: Estimate) -> String {
+    if ratio.is_telling() { format!("{:.2}–{:.2}", ratio.low, ratio.high) } else { "?".into() }
+}
+
 /// A share: `12.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
+}
+
+/// A noise floor: `1.2 %`; without a number where so few blocks tell none.
+pub fn floor(share: f64) -> String {
+    const MOST: f64 = 9.0;
+    if share <= MOST { percent(share) } else { "unknown".into() }
 }
 
 /// A number of threads: `1 thread`, `2 threads`.
@@ -117,11 +128,14 @@ mod tests {
         assert_eq!((count(999.0).as_str(), count(12_345.0).as_str()), ("999", "12.3 k"));
         assert_eq!((nanoseconds(30.0).as_str(), nanoseconds(1_234.0).as_str()), ("30 ns", "1.23 µs"));
         assert_eq!(
-            (percent(0.1234).as_str(), threads(1).as_str(), threads(2).as_str()),
+            (floor(0.1234).as_str(), threads(1).as_str(), threads(2).as_str()),
             ("12.3 %", "1 thread", "2 threads")
         );
+        assert_eq!(floor(128.58), "unknown");
         assert_eq!(moment("20261120T143200Z"), "20 November 2026, 14:32 UTC");
         assert_eq!(moment("yesterday"), "yesterday");
         assert_eq!((multiple(1.3149).as_str(), multiple(123.4).as_str()), ("1.31×", "123×"));
+        let ratio = |low, high| interval(Estimate { value: 1.3, low, high });
+        assert_eq!([ratio(1.25, 1.37), ratio(0.01, 1.37), ratio(1.25, 1e9)], ["1.25–1.37", "?", "?"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::comparison::Comparison;
 use super::summary::{Overall, Summary};
-use super::units::multiple;
+use super::units;
 use crate::allocators::{BASELINE, OURS};
 use crate::stats::{EQUIVALENT_AT_MOST, MIN_BLOCKS, Verdict};
 
@@ -81,7 +81,8 @@ fn standing(subject: &str, allocator: &Overall, blocks: usize) -> String {
 
 fn interval(comparison: &Comparison) -> String {
     let ratio = comparison.ratio;
-    format!("{} [{:.2}–{:.2}]", multiple(ratio.value), ratio.low, ratio.high)
+    let multiple = units::multiple(ratio.value);
+    if ratio.is_telling() { format!("{multiple} [{}]", units::interval(ratio)) } else { multiple }
 }
 
 fn remark(comparison: &Comparison, blocks: usize) -> String {

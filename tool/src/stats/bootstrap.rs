@@ -36,6 +36,18 @@ impl Estimate {
     pub fn exp(self) -> Self {
         Self { value: self.value.exp(), low: self.low.exp(), high: self.high.exp() }
     }
+
+    /// Whether both ends lie within a factor of ten of the estimate, which is positive. Wider intervals come of two
+    /// or three blocks that differ: of Student's quantile, not of what was measured.
+    pub fn is_telling(self) -> bool {
+        const FACTOR: f64 = 10.0;
+        self.low * FACTOR >= self.value && self.high <= self.value * FACTOR
+    }
+
+    /// For a plot: the same, without an extent that tells nothing and would hide all others.
+    pub fn drawn(self) -> Self {
+        if self.is_telling() { self } else { Self { low: self.value, high: self.value, ..self } }
+    }
 }
 
 /// Which blocks go into each resample, drawn once for a run.

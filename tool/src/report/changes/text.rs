@@ -118,12 +118,12 @@ fn cells(change: &Change) -> Vec<String> {
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         let ratio = change.ratio;
         cells.push(format!("{} → {}", units::multiple(*before), units::multiple(*after)));
-        cells.push(format!(
-            "{:+.1} % [{:+.1}, {:+.1}]",
-            percent(ratio.value),
-            percent(ratio.low),
-            percent(ratio.high)
-        ));
+        let interval = if ratio.is_telling() {
+            format!("{:+.1}, {:+.1}", percent(ratio.low), percent(ratio.high))
+        } else {
+            "?".into()
+        };
+        cells.push(format!("{:+.1} % [{interval}]", percent(ratio.value)));
         cells.push(table::verdict(change.verdict) + &margin(change));
     }
     cells

@@ -150,9 +150,9 @@ impl Compared {
         });
         if let Some(floor) = summary.noise_floor {
             text.push_str(&format!(
-                "Noise floor, glibc against itself: {:.1} % in speed, {:.1} % in memory.\n",
-                floor.throughput * 100.0,
-                floor.peak_rss * 100.0
+                "Noise floor, glibc against itself: {} in speed, {} in memory.\n",
+                units::floor(floor.throughput),
+                units::floor(floor.peak_rss)
             ));
         }
         text.push_str(&scaling::table(&self.scaling));

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::report::summary::Summary;
-use crate::report::table;
+use crate::report::{table, units};
 use crate::run::Conclusion;
 use crate::stats::{Bootstrap, Estimate, MIN_BLOCKS, Resamples, log_ratio};
 use crate::trial::Subject;
@@ -111,7 +111,7 @@ pub fn table(all: &[Scaling]) -> String {
             scaling.allocator.clone(),
             format!("{} → {}", scaling.from, scaling.to),
             format!("{:.2}", scaling.factor.value),
-            format!("{:.2}–{:.2}", scaling.factor.low, scaling.factor.high),
+            units::interval(scaling.factor),
             format!("{:.0}", scaling.ideal),
             scaling.word.to_owned(),
         ]

@@ -227,13 +227,14 @@ fn memory(ratio: Estimate) -> String {
 fn phrase(ratio: Estimate, more: &str, less: &str, times: &str) -> String {
     let Estimate { value, low, high } = ratio;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    if value >= 2.0 {
-        format!("{value:.1} times {times} [{low:.1}–{high:.1}]")
+    let (found, interval) = if value >= 2.0 {
+        (format!("{value:.1} times {times}"), format!("{low:.1}–{high:.1}"))
     } else if value >= 1.0 {
-        format!("{:.0} % {more} [{:.0}–{:.0}]", percent(value), percent(low), percent(high))
+        (format!("{:.0} % {more}", percent(value)), format!("{:.0}–{:.0}", percent(low), percent(high)))
     } else {
-        format!("{:.0} % {less} [{:.0}–{:.0}]", -percent(value), -percent(high), -percent(low))
-    }
+        (format!("{:.0} % {less}", -percent(value)), format!("{:.0}–{:.0}", -percent(high), -percent(low)))
+    };
+    format!("{found} [{}]", if ratio.is_telling() { &interval } else { "?" })
 }
 
 #[cfg(test)]
