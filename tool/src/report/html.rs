@@ -16,6 +16,7 @@ use super::lines::{Glance, Line, Noise, Standing, floors, glances, lines, overal
 use super::measured::{self, Block};
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
+use super::tails::Tails;
 use super::then_now::ThenNow;
 use super::trade_off::trade_off;
 use super::{again, plots, rounds, svg, units};
@@ -49,6 +50,7 @@ struct Page<'a> {
     overall: Vec<Line>,
     standings: Vec<Standing>,
     glances: Vec<Glance>,
+    tails: Option<Tails>,
     counted: Option<CountedTable>,
     charges: Option<ChargeTable>,
     leak: Option<LeakTable>,
@@ -130,6 +132,7 @@ pub fn write(folder: &Folder, summary: &Summary, run: &Run) -> Result<PathBuf> {
         overall: overall(summary),
         standings: standings(summary),
         glances: glances(summary),
+        tails: Tails::new(summary),
         counted: CountedTable::new(summary),
         charges: ChargeTable::new(&summary.charges),
         leak: summary.heap_leak.as_ref().map(leak_table),
@@ -359,10 +362,22 @@ mod tests {
             r#"<th scope="col">in all</th><th scope="col">per 1000</th><th scope="col">mmap</th>"#,
             r#"<th scope="col">cycles</th>"#,
             "--measures latency</pre>",
+            "Latency of single calls, over all rows",
         ] {
             assert!(page.contains(text), "{text}");
         }
         assert!(folder.path().join("out/plots/larson-memory-over-operations.svg").exists());
+        let short = std::fs::read_to_string(folder.path().join("out/report.md")).expect("the page in short");
+        for text in [
+            "## Latency of single calls, over all rows",
+            "### Latency of single calls: larson",
+            "### System calls: larson",
+            "| allocator | malloc p50 |",
+            "--measures latency\n",
+        ] {
+            assert!(short.contains(text), "{text}: {short}");
+        }
+        assert!(!short.contains("\n\n\n\n") && !short.contains("|\n\n|"), "{short}");
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod series;
 mod summary;
 mod svg;
 mod table;
+mod tails;
 mod then_now;
 mod trade_off;
 mod units;

@@ -9,6 +9,7 @@ use super::comparison::Comparison;
 use super::gaps::Gap;
 use super::lines::{Standing, standings};
 use super::summary::{Cell, Figures, Summary};
+use super::tails::Tails;
 use super::units;
 use crate::stats::{MARGIN, MIN_BLOCKS, Metric, Verdict};
 
@@ -20,6 +21,10 @@ const STYLE: TableStyle = presets::UTF8_HORIZONTAL_ONLY
 const WIDTH_OFF_TERMINAL: usize = 160;
 /// Characters that the columns before the first allocator take.
 const LABELS_WIDTH: usize = 34;
+
+/// The head over the latencies.
+const TAILS: &str =
+    "Latency of single calls as a multiple of glibc's, geometric means over rows (less is better)";
 
 /// What the marks in tables mean.
 pub const LEGEND: &str =
@@ -79,6 +84,12 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
         text.push_str(&format!("{}\n", paint("Beside the best of each row", Style::new().bold())));
         let cells: Vec<Vec<String>> = standings.into_iter().map(Standing::cells).collect();
         text.push_str(&format!("{}\n\n", rows(&Standing::HEAD.map(String::from), &cells, 1)));
+    }
+    if let Some(tails) = Tails::new(summary) {
+        text.push_str(&format!("{}\n", paint(TAILS, Style::new().bold())));
+        let head: Vec<String> = std::iter::once(String::new()).chain(tails.head).collect();
+        let cells = tails.lines.into_iter().map(|line| [vec![line.name], line.cells].concat());
+        text.push_str(&format!("{}\n\n", rows(&head, &cells.collect::<Vec<_>>(), 1)));
     }
     text.push_str(&if summary.blocks < MIN_BLOCKS {
         format!("No verdict on single rows: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
