@@ -49,6 +49,7 @@ fn build(out: &Path) -> Vec<PathBuf> {
     let mut files = vec![
         built("release", "ample-abi", "libample.so"),
         built("tool", "ample-workloads", "ample-workload"),
+        built("tool", "ample-observer", "libample_observer.so"),
     ];
     let sources = workspace.join("bench/limits");
     let arguments = fs::read_to_string(sources.join("arguments")).expect("bench/limits/arguments is there");

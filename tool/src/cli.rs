@@ -9,7 +9,7 @@ use clap_complete::Shell;
 mod programs;
 mod runs;
 
-pub use programs::{Compare, Run};
+pub use programs::{Compare, Observe, Run};
 pub use runs::{Diff, History, Report};
 
 use crate::record::Shard;
@@ -31,6 +31,8 @@ pub enum Command {
     Bench(Box<Bench>),
     /// Run a program of yours on an allocator, and say whether that took
     Run(Run),
+    /// Tell what a program of yours asks of malloc, and what that does to its speed and memory on many cores
+    Observe(Observe),
     /// Compare allocators on a program of yours: time, memory, and what to use
     Compare(Compare),
     /// Report runs of other days and machines side by side; shards of one run become that run

@@ -11,6 +11,7 @@ mod commands;
 mod error;
 mod history;
 mod merge;
+mod observation;
 mod programs;
 mod record;
 mod regular;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(arguments) => commands::bench(&arguments),
         Command::Run(arguments) => commands::run(&arguments),
+        Command::Observe(arguments) => commands::observe(&arguments),
         Command::Compare(arguments) => commands::compare(&arguments),
         Command::Report(arguments) => commands::report(&arguments),
         Command::Diff(arguments) => commands::diff(&arguments),

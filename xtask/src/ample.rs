@@ -17,7 +17,7 @@ use crate::{cargo, limits};
 pub fn build_and_become_the_tool(arguments: &[OsString]) -> Result<ExitCode> {
     let workspace = cargo::workspace()?;
     let built = cargo::build(&workspace, "release", &["ample-abi"])?
-        && cargo::build(&workspace, "tool", &["ample-workloads", "ample-tool"])?;
+        && cargo::build(&workspace, "tool", &["ample-workloads", "ample-observer", "ample-tool"])?;
     if !built {
         return Ok(ExitCode::FAILURE);
     }

@@ -4,6 +4,8 @@
 //! [`Outcome`] as one JSON line on its standard output. `ample-workload list` prints one
 //! [`Description`] a line. Readers ignore unknown fields, so that fields may be added.
 
+pub mod observation;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -28,6 +28,21 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
+/// Arguments of `ample observe`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: those of the program, 128 and the signal's number where one ended it; 125 the tool failed; 126 the \
+                  program cannot be executed; 127 there is none; 2 wrong usage"
+)]
+pub struct Observe {
+    /// Write all figures as JSON to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The program and its arguments. It keeps its terminal, and Ctrl-C ends it: what was observed until then is told
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
 /// Arguments of `ample compare`.
 #[derive(Debug, Args)]
 #[command(

@@ -19,9 +19,9 @@ use crate::run::{Interrupt, tie, wait_for};
 use crate::trial::Tree;
 
 /// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
-const FAILED: u8 = 125;
-const NOT_EXECUTABLE: u8 = 126;
-const MISSING: u8 = 127;
+pub(super) const FAILED: u8 = 125;
+pub(super) const NOT_EXECUTABLE: u8 = 126;
+pub(super) const MISSING: u8 = 127;
 
 /// Runs the program; returns only where it cannot be started, or after a check.
 pub fn run(arguments: &Run) -> Result<ExitCode> {
@@ -47,7 +47,7 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
     }
 }
 
-fn failed(code: u8, reason: &str) -> ExitCode {
+pub(super) fn failed(code: u8, reason: &str) -> ExitCode {
     say(&format!("ample: {reason}"));
     ExitCode::from(code)
 }
@@ -93,7 +93,7 @@ fn whole(allocator: &Allocator, prospect: &Prospect) -> String {
     format!("{}{part}", allocator.name)
 }
 
-fn shown(program: &OsStr) -> String {
+pub(super) fn shown(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }
 
@@ -109,7 +109,7 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     let pid = child.id();
     let sightings = Sightings::of(Some(&allocator.library));
     let mut tree = Tree::of(i32::try_from(pid)?).noting(sightings);
-    let end = wait_for(
+    let (end, _) = wait_for(
         child,
         &interrupt,
         || tree.look(),

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use crate::allocators::Allocator;
@@ -13,7 +14,12 @@ const PRELOAD: &str = "LD_PRELOAD";
 pub fn put_on(command: &mut Command, allocator: &Allocator) {
     put_as_is(command);
     command.envs(&allocator.environment);
-    let mut libraries = OsString::from(&allocator.library);
+    preload(command, &allocator.library);
+}
+
+/// Lets the command start with this library before all others.
+pub fn preload(command: &mut Command, library: &Path) {
+    let mut libraries = OsString::from(library);
     if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
         libraries.push(":");
         libraries.push(others);

@@ -41,7 +41,8 @@ const INHERITED_PREFIXES: &[&str] = &[
     "RPMALLOC_",
 ];
 /// Variables of the tool itself, which processes do not inherit.
-pub const OWN_VARIABLES: &[&str] = &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR"];
+pub const OWN_VARIABLES: &[&str] =
+    &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR", "AMPLE_OBSERVER"];
 
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.

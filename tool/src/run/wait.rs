@@ -10,17 +10,18 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::Interrupt;
 use super::executor::End;
 use super::process::{decode, reap};
+use crate::record::Usage;
 
 /// Waits until the child ends. `look` is called again and again, and says after how long the next time; the last
 /// time is when it has ended and nobody has waited for it yet.
 ///
-/// `stop` is called once, with the child's number, when the user wants to stop.
+/// What the child and those that it waited for have used comes with its end. `stop` is called once, with the child's number, when the user wants to stop.
 pub fn wait_for(
     child: Child,
     interrupt: &Interrupt,
     mut look: impl FnMut() -> Duration,
     mut stop: impl FnMut(Pid),
-) -> io::Result<End> {
+) -> io::Result<(End, Usage)> {
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let mut stopped = false;
@@ -39,7 +40,8 @@ pub fn wait_for(
         }
         if !set[0].revents().is_empty() {
             look();
-            return Ok(decode(reap(child)?.0));
+            let (status, usage) = reap(child)?;
+            return Ok((decode(status), usage));
         }
     }
 }

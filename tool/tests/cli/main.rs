@@ -10,6 +10,7 @@ mod faults;
 mod limits;
 mod manual;
 mod measures;
+mod observe;
 mod options;
 mod run;
 mod runs;

@@ -1,0 +1,55 @@
+//! What the process has in memory.
+
+use ample_protocol::observation::Fact;
+
+use crate::file;
+
+/// Looks at the resident memory, and notes it if it is more than ever.
+pub fn look() {
+    let Some(resident) = resident() else { return };
+    let resident = resident.saturating_sub(file::add(Fact::OwnBytes, 0));
+    // Two threads that look at once may note the figure of one beside that of the other: both are true of this moment.
+    if resident > file::add(Fact::PeakResidentBytes, 0) {
+        file::set(Fact::PeakResidentBytes, resident);
+        file::set(Fact::LiveAtPeakResident, file::add(Fact::LiveBytes, 0));
+    }
+}
+
+/// Bytes of memory of its own, mapped files left out: the second number of `statm` less the third, in pages.
+fn resident() -> Option<u64> {
+    let mut text = [0_u8; 128];
+    // SAFETY: strings that end; the buffer is as long as it is said to be. errno is put back, as malloc leaves it alone.
+    let length = unsafe {
+        let errno = *libc::__errno_location();
+        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let length = if file < 0 { -1 } else { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
+        if file >= 0 {
+            libc::close(file);
+        }
+        *libc::__errno_location() = errno;
+        usize::try_from(length).ok()?
+    };
+    let [resident, shared] = pages(&text[..length])?;
+    // SAFETY: a question without arguments.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    Some(resident.saturating_sub(shared) * page)
+}
+
+fn pages(statm: &[u8]) -> Option<[u64; 2]> {
+    let mut numbers =
+        std::str::from_utf8(statm).ok()?.split_ascii_whitespace().map(|number| number.parse().ok());
+    numbers.next()?;
+    Some([numbers.next()??, numbers.next()??])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_and_third_number_are_taken() {
+        assert_eq!(pages(b"2000 300 100 5 0 50 0\n"), Some([300, 100]));
+        assert_eq!((pages(b"2000 300"), pages(b"a b c")), (None, None));
+        assert!(resident().expect("this process") > 100_000);
+    }
+}

@@ -1,0 +1,250 @@
+//! What follows from an observation: what keeps a program's threads from the use of all processors, or makes its memory grow.
+
+use serde::Serialize;
+
+use super::{Observation, PAGE};
+
+/// From this share of the processor time on, the allocator matters for the speed.
+const DEAR: f64 = 0.10;
+/// Below this one it does not.
+const CHEAP: f64 = 0.02;
+/// From this share of the processor time on, slow calls are told: they may be waits, which need none of it.
+const SLOW: f64 = 0.05;
+/// From this share of the slow calls on, waits may be their cause, or a processor taken away.
+const CAUSE: f64 = 0.5;
+/// From so many page faults on, and this multiple of the most memory, memory came fresh again and again.
+const FRESH: (u64, f64) = (10_000, 4.0);
+/// From this share of the freed blocks on, threads free each other's.
+const HANDED_OVER: f64 = 0.05;
+/// From this share of the allocated blocks on, and so many of them, threads have blocks on the same cache lines. Few of them
+/// that live long do harm, too.
+const SHARED: (f64, u64) = (0.01, 64);
+/// From this share of all bytes on, and so many of them, large blocks matter,
+const LARGE: (f64, u64) = (0.25, 1000);
+/// and from this share of them on, they are transient.
+const TRANSIENT: f64 = 0.5;
+/// From so many live bytes on, and this multiple of them, resident memory is told.
+const OVERHEAD: (u64, f64) = (8 << 20, 1.3);
+/// Fewer calls tell nothing of small blocks.
+const LEAST_CALLS: u64 = 10_000;
+
+/// What was found, with the share that says how much of it there is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub kind: Kind,
+    /// Its share, as [`Kind`] tells.
+    pub share: f64,
+}
+
+/// The findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Too few calls to say anything: their number, as a share of the least one.
+    TooFewCalls,
+    /// Time in calls takes little of the processor time: its share.
+    Cheap,
+    /// Calls that are not slow take much of it: their share.
+    Dear,
+    /// Some calls take long, and waits are as many: the time in them as a share of the processor time.
+    Waits,
+    /// Some take long, and nothing tells why.
+    Slow,
+    /// Page faults brought a multiple of the most memory that the program ever had: that multiple.
+    Fresh,
+    /// Threads free what others allocated: the share of such blocks.
+    HandedOver,
+    /// Blocks of several threads lie on one cache line: the share of blocks put there.
+    SharedLines,
+    /// Large blocks are allocated for a moment: the share of the bytes that large blocks are.
+    TransientLarge,
+    /// Resident memory is a multiple of what is live: that multiple.
+    Overhead,
+}
+
+impl Kind {
+    /// Whether it holds threads up that could run, or memory that could be free.
+    pub fn is_trouble(self) -> bool {
+        !matches!(self, Self::TooFewCalls | Self::Cheap | Self::Dear)
+    }
+}
+
+/// Everything that follows.
+pub(super) fn of(observation: &Observation) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut found = |kind, share| findings.push(Finding { kind, share });
+    let all = &observation.all;
+    let often = all.all_calls() >= LEAST_CALLS;
+    if often {
+        of_calls(observation, &mut found);
+        let handed_over = share(all.others_freed, all.frees + all.resizes);
+        if handed_over >= HANDED_OVER {
+            found(Kind::HandedOver, handed_over);
+        }
+    }
+    let (shared, (least_share, least_count)) = (share(all.shared_lines, all.allocations), SHARED);
+    if shared >= least_share && all.shared_lines >= least_count {
+        found(Kind::SharedLines, shared);
+    }
+    let fresh = share(observation.program_faults() * PAGE, observation.usage.max_rss_bytes);
+    if observation.program_faults() >= FRESH.0 && fresh >= FRESH.1 {
+        found(Kind::Fresh, fresh);
+    }
+    let (large, (least_share, least_count)) = (share(all.large_bytes, all.bytes), LARGE);
+    let transient = share(all.large_short, all.large_allocations) >= TRANSIENT;
+    if large >= least_share && all.large_allocations >= least_count && transient {
+        found(Kind::TransientLarge, large);
+    }
+    if let Some(process) = observation.busiest() {
+        let multiple = share(process.peak_resident_bytes, process.live_at_peak_resident);
+        let (least_live, least) = OVERHEAD;
+        if process.live_at_peak_resident >= least_live && multiple >= least {
+            found(Kind::Overhead, multiple);
+        }
+    }
+    if !often && findings.is_empty() {
+        let share = share(all.all_calls(), LEAST_CALLS);
+        findings.push(Finding { kind: Kind::TooFewCalls, share });
+    }
+    findings
+}
+
+/// What the time in calls tells.
+fn of_calls(observation: &Observation, found: &mut impl FnMut(Kind, f64)) {
+    let slow = share(observation.all.slow_ns, observation.cpu_ns);
+    let quick = observation.quick_share();
+    if quick >= DEAR {
+        found(Kind::Dear, quick);
+    } else if quick + slow < CHEAP {
+        found(Kind::Cheap, quick + slow);
+    }
+    if slow >= SLOW
+        && let Some(cause) = cause(observation)
+    {
+        found(cause, slow);
+    }
+}
+
+/// Why calls are slow: waits, where they are many, and more than the system took the processor away. Where that was as often as
+/// calls were slow, it may have been all, and nothing is said.
+fn cause(observation: &Observation) -> Option<Kind> {
+    let most = observation.all.slow_calls as f64 * CAUSE;
+    let (waits, taken_away) = (observation.usage.voluntary_switches, observation.usage.involuntary_switches);
+    if waits as f64 >= most && waits > taken_away {
+        Some(Kind::Waits)
+    } else {
+        ((taken_away as f64) < most).then_some(Kind::Slow)
+    }
+}
+
+/// A part of a whole; 0 of nothing.
+pub fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::{Histogram, Process, Totals};
+    use crate::record::Usage;
+
+    /// A million pairs of 64 bytes on two threads, for 100 ms of two seconds of processor time.
+    fn quiet() -> (Process, Usage) {
+        let totals = Totals {
+            threads: 2,
+            allocations: 1_000_000,
+            frees: 1_000_000,
+            bytes: 64_000_000,
+            call_ns: 100_000_000,
+            calls: Histogram(vec![2_000_000]),
+            ..Totals::default()
+        };
+        let process = Process {
+            pid: 1,
+            name: "quiet".into(),
+            peak_live_bytes: 64,
+            peak_live_blocks: 1,
+            peak_resident_bytes: 0,
+            live_at_peak_resident: 0,
+            live_at_end_bytes: 0,
+            lost: 0,
+            calls_of_threads: vec![1_000_000, 1_000_000],
+            own_bytes: 0,
+            totals,
+        };
+        (process, Usage { user_ns: 2_000_000_000, ..Usage::default() })
+    }
+
+    fn kinds(change: impl FnOnce(&mut Process, &mut Usage)) -> Vec<Kind> {
+        let (mut process, mut usage) = quiet();
+        change(&mut process, &mut usage);
+        let observation = Observation::new(vec![process], 1_000_000_000, usage);
+        observation.findings.iter().map(|finding| finding.kind).collect()
+    }
+
+    #[test]
+    fn each_trouble_is_found_where_it_is() {
+        assert_eq!(kinds(|_, _| ()), []);
+        assert_eq!(kinds(|process, _| process.totals.calls = Histogram(vec![100])), [Kind::TooFewCalls]);
+        assert_eq!(
+            kinds(|process, _| {
+                process.totals.calls = Histogram(vec![4000]);
+                (process.totals.large_allocations, process.totals.large_short) = (2000, 2000);
+                process.totals.large_bytes = 64_000_000;
+            }),
+            [Kind::TransientLarge],
+            "few calls, but large"
+        );
+        assert_eq!(kinds(|process, _| process.totals.call_ns = 1_000_000), [Kind::Cheap]);
+        assert_eq!(kinds(|process, _| process.totals.call_ns = 900_000_000), [Kind::Dear]);
+        assert_eq!(kinds(|process, _| process.totals.others_freed = 100_000), [Kind::HandedOver]);
+        assert_eq!(kinds(|process, _| process.totals.shared_lines = 20_000), [Kind::SharedLines]);
+        assert_eq!(
+            kinds(|process, _| {
+                process.totals.calls = Histogram(vec![2000]);
+                (process.totals.allocations, process.totals.shared_lines) = (1000, 800);
+            }),
+            [Kind::SharedLines],
+            "few blocks may be used for long"
+        );
+        let faults = |minor_faults| {
+            kinds(|_, usage| {
+                (usage.minor_faults, usage.max_rss_bytes) = (minor_faults, 10 << 20);
+            })
+        };
+        assert_eq!((faults(9_000), faults(11_000)), (vec![], vec![Kind::Fresh]));
+        let large = |short| {
+            kinds(|process, _| {
+                process.totals.large_allocations = 10_000;
+                process.totals.large_bytes = 30_000_000;
+                process.totals.large_short = short;
+            })
+        };
+        assert_eq!((large(4000), large(6000)), (vec![], vec![Kind::TransientLarge]));
+        let resident = |resident: u64| {
+            kinds(|process, _| {
+                process.live_at_peak_resident = 10 << 20;
+                process.peak_resident_bytes = resident << 20;
+            })
+        };
+        assert_eq!((resident(12), resident(14)), (vec![], vec![Kind::Overhead]));
+    }
+
+    #[test]
+    fn slow_calls_are_waits_where_those_are_as_many_and_nothing_where_the_processor_was_taken_away() {
+        let slow = |waits, taken_away| {
+            kinds(|process, usage| {
+                process.totals.slow_calls = 1000;
+                process.totals.slow_ns = 100_000_000;
+                process.totals.call_ns = 200_000_000;
+                (usage.voluntary_switches, usage.involuntary_switches) = (waits, taken_away);
+            })
+        };
+        assert_eq!(slow(900, 10), [Kind::Waits]);
+        assert_eq!(slow(900, 600), [Kind::Waits]);
+        assert_eq!(slow(10, 10), [Kind::Slow]);
+        assert_eq!(slow(10, 900), []);
+        assert_eq!(slow(900, 1000), []);
+    }
+}

@@ -1,0 +1,306 @@
+//! What a program asks of malloc, as the observer counted it.
+
+mod findings;
+
+use std::fs;
+use std::path::Path;
+
+use ample_protocol::observation::{
+    BINS, BYTES, Count, Distribution, Fact, HEADER, MAGIC, SLOT, SLOTS, least, place_in, place_of,
+    place_of_bin,
+};
+use anyhow::{Context as _, Result};
+use serde::{Serialize, Serializer};
+
+use crate::record::Usage;
+
+pub use findings::{Finding, Kind, share};
+
+/// Bytes that a page fault brings.
+const PAGE: u64 = 4096;
+
+/// What was observed of a program, all its processes together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Observation {
+    /// Processes that called malloc, the one with most calls first.
+    pub processes: Vec<Process>,
+    /// From the program's start to its end, in nanoseconds.
+    pub wall_ns: u64,
+    /// Its resource use, the observer's included.
+    pub usage: Usage,
+    /// Processor time without the observer's, in nanoseconds.
+    pub cpu_ns: u64,
+    /// The sum over all processes.
+    pub all: Totals,
+    /// What follows from it.
+    pub findings: Vec<Finding>,
+}
+
+/// One process.
+#[derive(Debug, Clone, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u64,
+    /// The program's name, its first 15 bytes.
+    pub name: String,
+    /// Bytes live at most.
+    pub peak_live_bytes: u64,
+    /// Blocks live at most.
+    pub peak_live_blocks: u64,
+    /// Memory of its own that was resident at most, the observer's left out, in bytes; 0 where it was not looked at.
+    pub peak_resident_bytes: u64,
+    /// Bytes live then.
+    pub live_at_peak_resident: u64,
+    /// Bytes live at its end.
+    pub live_at_end_bytes: u64,
+    /// Blocks that were not noted, for want of memory.
+    pub lost: u64,
+    /// Its threads that called malloc or free, by their allocations and frees, the busiest first.
+    pub calls_of_threads: Vec<u64>,
+    /// The observer's own memory, in bytes.
+    #[serde(skip)]
+    own_bytes: u64,
+    /// The sum over its threads.
+    #[serde(skip)]
+    totals: Totals,
+}
+
+/// Counts and distributions.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Totals {
+    /// Threads that called malloc or free.
+    pub threads: u64,
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Blocks given another size.
+    pub resizes: u64,
+    /// Of them, those that moved.
+    pub moves: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Blocks freed, or given another size, that another thread had allocated.
+    pub others_freed: u64,
+    /// Blocks freed of which nothing is known.
+    pub unknown_freed: u64,
+    /// Blocks put on a cache line with a live block of another thread.
+    pub shared_lines: u64,
+    /// Blocks of 128 KiB and more.
+    pub large_allocations: u64,
+    /// Their bytes.
+    pub large_bytes: u64,
+    /// Of them, those that lived 10 ms at most.
+    pub large_short: u64,
+    /// Time in calls, the clock's cost left out, in nanoseconds.
+    pub call_ns: u64,
+    /// Calls of 10 µs and more.
+    pub slow_calls: u64,
+    /// Time in them, in nanoseconds.
+    pub slow_ns: u64,
+    /// Requests that got nothing.
+    pub failures: u64,
+    /// The observer's own time, in nanoseconds.
+    #[serde(skip)]
+    pub own_ns: u64,
+    /// Sizes asked for, in bytes.
+    pub sizes: Histogram,
+    /// Times of calls, in nanoseconds, the clock's cost included.
+    pub calls: Histogram,
+    /// Lives of blocks that were freed, in microseconds.
+    pub lives: Histogram,
+}
+
+/// How often values lay in each bin: two for each power of two.
+#[derive(Debug, Clone, Default)]
+pub struct Histogram(Vec<u64>);
+
+/// As pairs of a bin's least value and its count, empty ones left out.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bins = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        serializer.collect_seq(bins.map(|(bin, count)| [least(bin), *count]))
+    }
+}
+
+impl Histogram {
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The bin that holds the value below which this share of all lies: its least value, and the least one that is beyond it.
+    pub fn quantile(&self, share: f64) -> Option<(u64, u64)> {
+        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bin = self.0.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        // Of the first two bins the second is always empty.
+        Some((least(bin), least(bin.max(1) + 1)))
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.resize(BINS, 0);
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            *own += other;
+        }
+    }
+}
+
+impl Observation {
+    /// Reads what the observer wrote into this folder.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn read(folder: &Path, wall_ns: u64, usage: Usage) -> Result<Self> {
+        let mut processes = Vec::new();
+        for entry in fs::read_dir(folder).context("cannot read what was observed")? {
+            let path = entry?.path();
+            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            processes.extend(process(&bytes));
+        }
+        processes.sort_by_key(|process: &Process| std::cmp::Reverse(process.calls()));
+        Ok(Self::new(processes, wall_ns, usage))
+    }
+
+    fn new(processes: Vec<Process>, wall_ns: u64, usage: Usage) -> Self {
+        let mut all = Totals::default();
+        for process in &processes {
+            all.add(&process.totals);
+        }
+        let cpu_ns = (usage.user_ns + usage.kernel_ns).saturating_sub(all.own_ns);
+        let mut observation = Self { processes, wall_ns, usage, cpu_ns, all, findings: Vec::new() };
+        observation.findings = findings::of(&observation);
+        observation
+    }
+
+    /// Share of the processor time that calls take which are not slow: what slow ones need of it is not known.
+    pub fn quick_share(&self) -> f64 {
+        share(self.all.call_ns.saturating_sub(self.all.slow_ns), self.cpu_ns)
+    }
+
+    /// Page faults without those of the observer's own memory.
+    pub fn program_faults(&self) -> u64 {
+        let own: u64 = self.processes.iter().map(|process| process.own_bytes / PAGE).sum();
+        self.usage.minor_faults.saturating_sub(own)
+    }
+
+    /// The process with most calls; none where nobody called malloc.
+    pub fn busiest(&self) -> Option<&Process> {
+        self.processes.first()
+    }
+}
+
+impl Process {
+    /// Blocks allocated, freed or given another size.
+    fn calls(&self) -> u64 {
+        self.totals.allocations + self.totals.frees + self.totals.resizes
+    }
+}
+
+impl Totals {
+    /// Calls of the allocator.
+    pub fn all_calls(&self) -> u64 {
+        self.calls.count()
+    }
+
+    fn add(&mut self, other: &Self) {
+        let own = [
+            (&mut self.threads, other.threads),
+            (&mut self.allocations, other.allocations),
+            (&mut self.frees, other.frees),
+            (&mut self.resizes, other.resizes),
+            (&mut self.moves, other.moves),
+            (&mut self.bytes, other.bytes),
+            (&mut self.others_freed, other.others_freed),
+            (&mut self.unknown_freed, other.unknown_freed),
+            (&mut self.shared_lines, other.shared_lines),
+            (&mut self.large_allocations, other.large_allocations),
+            (&mut self.large_bytes, other.large_bytes),
+            (&mut self.large_short, other.large_short),
+            (&mut self.call_ns, other.call_ns),
+            (&mut self.slow_calls, other.slow_calls),
+            (&mut self.slow_ns, other.slow_ns),
+            (&mut self.failures, other.failures),
+            (&mut self.own_ns, other.own_ns),
+        ];
+        for (own, other) in own {
+            *own += other;
+        }
+        self.sizes.add(&other.sizes);
+        self.calls.add(&other.calls);
+        self.lives.add(&other.lives);
+    }
+}
+
+/// A process from its file; none where it ended before it could count anything.
+fn process(bytes: &[u8]) -> Option<Process> {
+    if bytes.len() != BYTES {
+        return None;
+    }
+    let numbers: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let fact = |fact| numbers[place_of(fact)];
+    if fact(Fact::Magic) != MAGIC {
+        return None;
+    }
+    let mut totals = Totals::default();
+    let mut calls_of_threads = Vec::new();
+    for thread in 0..SLOTS {
+        let start = HEADER + thread * SLOT;
+        if numbers[start..start + SLOT].iter().all(|number| *number == 0) {
+            continue;
+        }
+        let one = of_thread(&numbers, thread, fact(Fact::ClockNs));
+        calls_of_threads.push(one.allocations + one.frees);
+        totals.add(&one);
+    }
+    calls_of_threads.sort_unstable_by(|a, b| b.cmp(a));
+    let name = [Fact::Name, Fact::NameRest].map(|part| fact(part).to_le_bytes()).concat();
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(Process {
+        pid: fact(Fact::Process),
+        name: String::from_utf8_lossy(name).into_owned(),
+        peak_live_bytes: fact(Fact::PeakLiveBytes),
+        peak_live_blocks: fact(Fact::PeakLiveBlocks),
+        peak_resident_bytes: fact(Fact::PeakResidentBytes),
+        live_at_peak_resident: fact(Fact::LiveAtPeakResident),
+        live_at_end_bytes: fact(Fact::LiveBytes),
+        lost: fact(Fact::Lost),
+        calls_of_threads,
+        own_bytes: fact(Fact::OwnBytes),
+        totals,
+    })
+}
+
+fn of_thread(numbers: &[u64], thread: usize, clock_ns: u64) -> Totals {
+    let count = |count| numbers[place_in(thread, count)];
+    let distribution = |distribution| {
+        Histogram((0..BINS).map(|bin| numbers[place_of_bin(thread, distribution, bin)]).collect())
+    };
+    let calls = distribution(Distribution::Calls);
+    Totals {
+        threads: 1,
+        allocations: count(Count::Allocations),
+        frees: count(Count::Frees),
+        resizes: count(Count::Resizes),
+        moves: count(Count::Moves),
+        bytes: count(Count::Bytes),
+        others_freed: count(Count::OthersFreed),
+        unknown_freed: count(Count::UnknownFreed),
+        shared_lines: count(Count::SharedLines),
+        large_allocations: count(Count::LargeAllocations),
+        large_bytes: count(Count::LargeBytes),
+        large_short: count(Count::LargeShort),
+        call_ns: count(Count::CallNs).saturating_sub(clock_ns * calls.count()),
+        slow_calls: count(Count::SlowCalls),
+        slow_ns: count(Count::SlowNs),
+        failures: count(Count::Failures),
+        // One reading of the clock is in the time of the call, the others are in this.
+        own_ns: count(Count::OwnNs) + clock_ns * calls.count(),
+        sizes: distribution(Distribution::Sizes),
+        calls,
+        lives: distribution(Distribution::Lives),
+    }
+}

@@ -1,0 +1,298 @@
+//! What a program asks of malloc, in words: a sentence first, then the figures, then what they mean.
+
+use super::again::quote;
+use super::units::{bytes, count, multiple, nanoseconds, percent, seconds, trim};
+use crate::observation::{Finding, Histogram, Kind, Observation, Process, share};
+
+/// Threads that are told one by one, at most.
+const MOST_TOLD: usize = 5;
+/// Threads with a smaller share of the calls do something else.
+const LEAST_SHARE: f64 = 0.01;
+/// Live bytes from which on resident memory is compared with them.
+const LEAST_LIVE: u64 = 8 << 20;
+/// Width of paragraphs, in characters.
+const WIDTH: usize = 110;
+
+/// All of it, for a terminal. `command` is the program and its arguments.
+pub fn observed(observation: &Observation, command: &[String]) -> String {
+    let words: Vec<String> = command.iter().map(|word| quote(word)).collect();
+    let command = words.join(" ");
+    let Some(busiest) = observation.busiest().filter(|_| observation.all.all_calls() > 0) else {
+        return format!("No call of malloc was seen. Who serves it: `ample run --check -- {command}`\n");
+    };
+    let mut text = format!("{}\n\n", wrapped(&sentence(observation), ""));
+    for (name, figures) in figures(observation, busiest) {
+        text.push_str(&format!(" {name:<14} {figures}\n"));
+    }
+    let told: Vec<String> = observation.findings.iter().filter_map(|finding| explained(*finding)).collect();
+    if !told.is_empty() {
+        text.push_str("\nWhat that means\n");
+        for explanation in told {
+            text.push_str(&format!(" - {}\n", wrapped(&explanation, "   ")));
+        }
+    }
+    text.push_str(&format!(
+        "\nWhich allocator suits it:\n   ample compare -- {command}\nEvery allocator under blocks of these sizes, numbers and ways:\n   {}\n",
+        synthetic(observation, busiest)
+    ));
+    text
+}
+
+/// Lines of a paragraph, each but the first with this indent.
+fn wrapped(paragraph: &str, indent: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in paragraph.split(' ') {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(indent);
+            width = 0;
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += length;
+    }
+    text
+}
+
+/// The first sentence: whether anything in its use of malloc stands in the way of many cores.
+fn sentence(observation: &Observation) -> String {
+    let has = |kind| observation.findings.iter().any(|finding| finding.kind == kind);
+    let troubles = observation.findings.iter().filter(|finding| finding.kind.is_trouble()).count();
+    let alone = if workers(observation.busiest()) > 1 { "" } else { " It calls malloc in one thread." };
+    let what = match troubles {
+        0 if has(Kind::TooFewCalls) => "This program calls malloc too seldom for that to matter.",
+        0 if has(Kind::Cheap) => {
+            "Nothing in this program's use of malloc slows it down or makes it grow, and no allocator will make it much faster."
+        }
+        0 => {
+            "Nothing in this program's use of malloc keeps threads from running side by side, or makes its memory grow."
+        }
+        1 => {
+            "One thing in this program's use of malloc can cost it speed or memory on many cores: see below."
+        }
+        _ => {
+            "Some things in this program's use of malloc can cost it speed or memory on many cores: see below."
+        }
+    };
+    format!("{what}{alone}")
+}
+
+/// Threads with more than a little of the calls.
+fn workers(process: Option<&Process>) -> usize {
+    let calls = process.map_or(&[][..], |process| &process.calls_of_threads);
+    let all = calls.iter().sum();
+    calls.iter().filter(|own| share(**own, all) >= LEAST_SHARE).count()
+}
+
+/// The figures, each with its name.
+fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, String)> {
+    let all = &observation.all;
+    let wall = observation.wall_ns as f64 / 1e9;
+    let rate = count(all.all_calls() as f64 / wall.max(1e-9));
+    let mean = all.call_ns as f64 / all.all_calls().max(1) as f64;
+    let usage = &observation.usage;
+    let mut lines = vec![
+        (
+            "calls",
+            format!(
+                "{} blocks allocated, {} freed, {} given another size in {}: {rate} calls a second",
+                number(all.allocations),
+                number(all.frees),
+                number(all.resizes),
+                seconds(wall)
+            ),
+        ),
+        ("threads", threads(observation, busiest)),
+        ("sizes", spread(&all.sizes, "half of the blocks have less than", |size| short(size as f64))),
+        (
+            "lives",
+            spread(&all.lives, "half of those that were freed lived less than", |life| {
+                nanoseconds(life as f64 * 1000.0)
+            }),
+        ),
+        (
+            "time",
+            format!(
+                "{} a call; {} of the processor time without slow ones; {}",
+                nanoseconds(mean.round()),
+                percent(observation.quick_share()),
+                spread(&all.calls, "half take less than", |time| nanoseconds(time as f64))
+            ),
+        ),
+        (
+            "slow calls",
+            format!(
+                "{} took 10 µs or more, {} in all; whole program: {} page faults, {} waits, {} times without a processor",
+                number(all.slow_calls),
+                seconds(all.slow_ns as f64 / 1e9),
+                number(observation.program_faults()),
+                number(usage.voluntary_switches),
+                number(usage.involuntary_switches)
+            ),
+        ),
+        (
+            "others' blocks",
+            format!(
+                "{} of the freed blocks had another thread's malloc",
+                percent(share(all.others_freed, all.frees + all.resizes))
+            ),
+        ),
+        (
+            "cache lines",
+            format!(
+                "{} of the blocks were put on a line with another thread's block",
+                percent(share(all.shared_lines, all.allocations))
+            ),
+        ),
+        ("large blocks", large(observation)),
+        ("memory", memory(busiest)),
+    ];
+    lines.push((
+        "observer",
+        format!(
+            "{} of the processor's time for itself, which is in none of these",
+            seconds(all.own_ns as f64 / 1e9)
+        ),
+    ));
+    if all.failures > 0 {
+        lines.push(("failures", format!("{} requests got nothing", number(all.failures))));
+    }
+    if busiest.lost > 0 {
+        lines.push(("not seen", format!("{} blocks: no memory to note them", number(busiest.lost))));
+    }
+    lines
+}
+
+fn number(value: u64) -> String {
+    count(value as f64)
+}
+
+/// Bytes without zeros that say nothing.
+fn short(value: f64) -> String {
+    let text = bytes(value);
+    text.split_once(' ').map_or(text.clone(), |(number, unit)| format!("{} {unit}", trim(number)))
+}
+
+fn threads(observation: &Observation, busiest: &Process) -> String {
+    let calls = &busiest.calls_of_threads;
+    let all: u64 = calls.iter().sum();
+    let shares: Vec<String> =
+        calls.iter().take(MOST_TOLD).map(|own| format!("{:.0} %", share(*own, all) * 100.0)).collect();
+    let more = if calls.len() > MOST_TOLD { ", …" } else { "" };
+    let threads = match calls.len() {
+        1 => "1 calls malloc".to_owned(),
+        several => format!("{several} call malloc, with {}{more} of the calls", shares.join(", ")),
+    };
+    match observation.processes.len() {
+        1 => threads,
+        several => format!("{threads} (in {}, the busiest of {several} processes)", busiest.name),
+    }
+}
+
+/// The middle of a distribution, and its end: each bound is that of a bin, and no sharper.
+fn spread(histogram: &Histogram, middle: &str, text: impl Fn(u64) -> String) -> String {
+    let at = |share| histogram.quantile(share).map(|(_, beyond)| text(beyond));
+    match (at(0.5), at(0.99), at(0.999)) {
+        (Some(half), Some(most), Some(nearly_all)) => {
+            format!("{middle} {half}, 99 % {most}, 99.9 % {nearly_all}")
+        }
+        _ => "none".into(),
+    }
+}
+
+fn large(observation: &Observation) -> String {
+    let all = &observation.all;
+    if all.large_allocations == 0 {
+        return "none of 128 KiB or more".into();
+    }
+    format!(
+        "{} of 128 KiB or more, {} of the bytes; {} of them lived 10 ms at most",
+        number(all.large_allocations),
+        percent(share(all.large_bytes, all.bytes)),
+        percent(share(all.large_short, all.large_allocations))
+    )
+}
+
+fn memory(process: &Process) -> String {
+    let live = format!(
+        "{} live at most, {} blocks at most",
+        bytes(process.peak_live_bytes as f64),
+        number(process.peak_live_blocks)
+    );
+    let (resident, of_live) = (process.peak_resident_bytes, process.live_at_peak_resident);
+    if of_live < LEAST_LIVE {
+        return live;
+    }
+    format!(
+        "{live}; {} resident at most, {} of the {} live then",
+        bytes(resident as f64),
+        multiple(share(resident, of_live)),
+        bytes(of_live as f64)
+    )
+}
+
+/// What a finding means, and what helps; none where the first sentence says it.
+fn explained(finding: Finding) -> Option<String> {
+    let share = percent(finding.share);
+    Some(match finding.kind {
+        Kind::TooFewCalls => return None,
+        Kind::Cheap => format!(
+            "malloc and free take {share} of the processor time: another allocator may save memory, but hardly time."
+        ),
+        Kind::Dear => format!(
+            "malloc and free take {share} of the processor time, calls that wait or fault left out: that is what a faster \
+             allocator can save, beside what it does for the caches."
+        ),
+        Kind::Fresh => format!(
+            "Page faults brought {:.0} times as much memory as the program had at most: what was freed went back to the system, and \
+             came fresh again. An allocator that keeps it for a while spares that.",
+            finding.share
+        ),
+        Kind::Waits => format!(
+            "Slow calls take as much time as {share} of the processor time, and threads wait as often: for a lock of the \
+             allocator, unless the program has locks of its own. Allocators with a heap for each thread have none to wait for."
+        ),
+        Kind::Slow => format!(
+            "Slow calls take as much time as {share} of the processor time: page faults, system calls, or waits for other threads."
+        ),
+        Kind::HandedOver => format!(
+            "{share} of the blocks are freed by another thread than allocated them. Where freed blocks stay with whoever freed \
+             them, memory grows and blocks move between the processors' caches: compare memory, too. `ample bench \
+             producer-consumer xmalloc` shows what allocators make of it."
+        ),
+        Kind::SharedLines => format!(
+            "{share} of the blocks were put on a cache line with a block of another thread: if both write to theirs, they \
+             slow each other down. Ample gives threads lines of their own; `ample bench false-sharing` shows what it costs."
+        ),
+        Kind::TransientLarge => format!(
+            "Large blocks are {share} of the bytes, and most of them live for a moment. An allocator that gives them back at \
+             once pays a page fault for each 4 KiB, again and again: `ample bench large-block transaction-pool` shows it."
+        ),
+        Kind::Overhead => format!(
+            "{:.1} times as much memory was resident as was live. The rest is room between blocks, what the allocator keeps \
+             of freed ones, and what the program has beside malloc.",
+            finding.share
+        ),
+    })
+}
+
+/// The workload that has these traits, as a command.
+fn synthetic(observation: &Observation, busiest: &Process) -> String {
+    let all = &observation.all;
+    let at = |share| all.sizes.quantile(share).map_or(1, |(least, _)| least.max(1));
+    let threads = workers(Some(busiest)).max(1);
+    let percent = |part, whole| (share(part, whole) * 100.0).round() as u64;
+    let settings = [
+        ("min", at(0.05)),
+        ("max", at(0.99)),
+        ("slots", (busiest.peak_live_blocks / threads as u64).max(1)),
+        ("given", percent(all.others_freed, all.frees + all.resizes)),
+        ("resized", percent(all.resizes, all.allocations + all.resizes)),
+    ];
+    let settings = settings.map(|(name, value)| format!(" --set synthetic.{name}={value}"));
+    format!("ample bench synthetic --threads {threads}{}", settings.concat())
+}

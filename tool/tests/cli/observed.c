@@ -1,0 +1,91 @@
+/* Does with malloc what its argument says, so that an observer has to tell just that. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BLOCKS = 20000, LARGE = 1500, ROUNDS = 3000 };
+
+static void *blocks[BLOCKS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
+static int turn;
+
+static void *fill(void *unused) {
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = malloc(48);
+    return unused;
+}
+
+static void *empty(void *unused) {
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    return unused;
+}
+
+/* Two threads that take turns: one block each. */
+static void *alternate(void *own) {
+    for (int i = 0; i < BLOCKS / 2; i++) {
+        pthread_mutex_lock(&lock);
+        while (turn != (own != NULL)) pthread_cond_wait(&turned, &lock);
+        blocks[2 * i + turn] = malloc(24);
+        turn = !turn;
+        pthread_cond_signal(&turned);
+        pthread_mutex_unlock(&lock);
+    }
+    return own;
+}
+
+static void both(void *(*first)(void *), void *(*second)(void *), int together) {
+    pthread_t threads[2];
+    pthread_create(&threads[0], NULL, first, NULL);
+    if (!together) pthread_join(threads[0], NULL);
+    pthread_create(&threads[1], NULL, second, &threads);
+    if (together) pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "";
+    if (!strcmp(what, "hand-over")) both(fill, empty, 0);
+    if (!strcmp(what, "alternate")) both(alternate, alternate, 1);
+    if (!strcmp(what, "large"))
+        for (int i = 0; i < LARGE; i++) {
+            char *block = malloc(200 << 10);
+            memset(block, i, 200 << 10);
+            free(block);
+        }
+    if (!strcmp(what, "resize")) {
+        char *block = NULL;
+        for (int i = 1; i <= ROUNDS; i++) block = realloc(block, 16 * i);
+        free(block);
+        free(calloc(100, 8));
+        void *aligned = NULL;
+        if (posix_memalign(&aligned, 4096, 100)) return 1;
+        free(aligned);
+        if (malloc((size_t)1 << 60)) return 1;
+    }
+    if (!strcmp(what, "fork")) {
+        fill(NULL);
+        int status = 0;
+        if (fork() == 0) {
+            empty(NULL);
+            execl("/proc/self/exe", "again", "resize", NULL);
+            _exit(1);
+        }
+        wait(&status);
+        return WEXITSTATUS(status);
+    }
+    if (!strcmp(what, "abort")) {
+        fill(NULL);
+        abort();
+    }
+    if (!strcmp(what, "sleep")) {
+        fill(NULL);
+        puts("ready");
+        fflush(stdout);
+        sleep(100);
+    }
+    return 7;
+}
