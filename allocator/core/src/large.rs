@@ -319,7 +319,9 @@ impl Allocator {
         // Only within a page heap: both runs need its lock.
         let mut pages = self.tables.pages.of(from);
         let offset = from.offset.get();
-        let Some(to) = pages.allocate_large(self.ground(), units(size + usize::from(offset))) else {
+        // All pages of the run move, those that the block does not need as well.
+        let wanted = units(size + usize::from(offset)).max(from.units.get());
+        let Some(to) = pages.allocate_large(self.ground(), wanted) else {
             return Ok(ptr::null_mut());
         };
         // Over pages that are there none are moved: they would be lost.
@@ -471,8 +473,10 @@ impl Allocator {
         if size > isize::MAX as usize {
             return Ok(false);
         }
-        let wanted = self.length(units(size + usize::from(span.offset.get())));
+        let needed = units(size + usize::from(span.offset.get()));
         let (now, granted) = (span.units.get(), span.granted.get() as usize);
+        // What has room for the block is long enough, whatever the length of its class.
+        let wanted = if needed <= now { self.length(needed).min(now) } else { self.length(needed) };
         if granted > 0 && wanted <= now {
             span.granted.set(wanted as u32);
             return Ok(true);

@@ -12,6 +12,8 @@
 //! C code in the same process keeps its own malloc; to serve that too, preload or link `libample.so`.
 #![no_std]
 
+mod stay;
+
 use core::alloc::{GlobalAlloc, Layout};
 
 pub use ample_core::options;
@@ -44,6 +46,7 @@ impl Ample {
     /// A block of at least `size` bytes that has its cache lines to itself, for objects that several threads write to; null: no
     /// memory. [`GlobalAlloc::dealloc`] takes it back, with any layout.
     pub fn alloc_shared(self, size: usize) -> *mut u8 {
+        stay::stay();
         ample_core::malloc_shared(size)
     }
 }
@@ -54,6 +57,7 @@ unsafe impl GlobalAlloc for Ample {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > QUANTUM {
+            stay::stay();
             return ample_core::malloc_aligned(layout.size(), layout.align());
         }
         let size = layout.size();
@@ -64,6 +68,7 @@ unsafe impl GlobalAlloc for Ample {
                 return block;
             }
         }
+        stay::stay();
         ample_core::malloc_slow(size)
     }
 
@@ -82,6 +87,7 @@ unsafe impl GlobalAlloc for Ample {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        stay::stay();
         ample_core::malloc_zeroed(layout.size(), layout.align())
     }
 

@@ -100,6 +100,38 @@ fn a_long_block_that_serves_for_less_tells_no_more_than_others_would() {
     assert!(bytes > MIB && bytes <= 5 * MIB / 4, "{bytes}");
 }
 
+/// A run whose length is none of a class, between blocks that stay: it was made before the program touched little.
+#[test]
+fn a_block_that_its_run_has_room_for_stays_there_whatever_the_length_of_its_class() {
+    for freed_between in [true, false] {
+        let allocator = allocator();
+        let heap = allocator.attach().expect("memory");
+        let [mut block, beside] =
+            [70, 40].map(|units| touch(allocator.allocate(heap, units * UNIT - 4096), 100));
+        touch(beside, 40 * UNIT - 4096);
+        let blocks: Vec<_> = (0..4).map(|_| touch(allocator.allocate(heap, 2 * MIB), 100)).collect();
+        blocks.into_iter().for_each(|block| free(allocator, heap, block));
+        heap.large.empty(|kept| allocator.free_run(kept));
+        if freed_between {
+            free(allocator, heap, block);
+            let part = touch(allocator.allocate(heap, 60 * UNIT), 60 * UNIT);
+            assert_eq!(part.addr() / UNIT, block.addr() / UNIT, "a part of the run is granted");
+            block = part;
+        }
+        assert!(allocator.sparse_bound() > 0);
+        // The class after 64 units has 80.
+        let resized = resize(allocator, heap, block, 69 * UNIT - 8192);
+        assert_eq!(resized, block);
+        assert!(usable(allocator, block) >= 69 * UNIT - 8192);
+        // SAFETY: a live block of more bytes, of which so many were written.
+        assert!(
+            unsafe { std::slice::from_raw_parts(beside, 40 * UNIT - 4096) }.iter().all(|&byte| byte == 1)
+        );
+        free(allocator, heap, block);
+        free(allocator, heap, beside);
+    }
+}
+
 #[test]
 fn a_block_of_which_a_part_is_granted_grows_where_it_is_and_serves_whole_again() {
     let (allocator, heap) = learned(100);
