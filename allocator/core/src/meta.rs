@@ -20,13 +20,15 @@ pub(crate) struct Meta {
     end: usize,
     /// What was left of pages when a record did not fit into them, a shorter one will: the longest such rests.
     rests: [Range<usize>; RESTS],
+    /// Mapped, untouched and not counted, for when the system has no more.
+    spare: Range<usize>,
     /// Bytes got from the system.
     mapped: usize,
 }
 
 impl Meta {
     pub(crate) const fn new() -> Self {
-        Self { next: 0, end: 0, rests: [const { 0..0 }; RESTS], mapped: 0 }
+        Self { next: 0, end: 0, rests: [const { 0..0 }; RESTS], spare: 0..0, mapped: 0 }
     }
 
     /// Bytes got from the system.
@@ -38,6 +40,34 @@ impl Meta {
         let memory = os::map(bytes, os::PAGE)?;
         self.mapped += bytes;
         Some(memory)
+    }
+
+    /// Sets addresses aside for so many bytes of records, beside those that were set aside before where the system gives neighbours. Free memory is of no use to a
+    /// program that has no record for a part of it.
+    pub(crate) fn provide(&mut self, bytes: usize) {
+        let Some(memory) = os::map(bytes.next_multiple_of(os::PAGE), os::PAGE) else { return };
+        let start = memory.as_ptr().expose_provenance();
+        let (new, spare) = (start..start + bytes.next_multiple_of(os::PAGE), self.spare.clone());
+        self.spare = if new.end == spare.start {
+            new.start..spare.end
+        } else if spare.end == new.start {
+            spare.start..new.end
+        } else {
+            [new, spare].into_iter().max_by_key(|range| range.len()).unwrap_or_default()
+        };
+    }
+
+    /// Whole pages to go on with: from the system, or what was set aside.
+    fn piece(&mut self) -> Option<Range<usize>> {
+        if let Some(memory) = self.map(PIECE) {
+            let start = memory.as_ptr().expose_provenance();
+            return Some(start..start + PIECE);
+        }
+        let start = self.spare.start;
+        let end = self.spare.end.min(start + PIECE);
+        self.spare.start = end;
+        self.mapped += end - start;
+        (end > start).then_some(start..end)
     }
 
     /// Zeroed memory for a `T`, aligned to a cache line.
@@ -77,8 +107,7 @@ impl Meta {
         let left = self.next..self.next + self.left_in_page();
         let mut page = left.end;
         if page == self.end {
-            page = self.map(PIECE)?.as_ptr().expose_provenance();
-            self.end = page + PIECE;
+            Range { start: page, end: self.end } = self.piece()?;
         }
         self.next = page + LINE;
         if let Some(shortest) = self.rests.iter_mut().min_by_key(|rest| rest.len())
@@ -98,8 +127,7 @@ impl Meta {
         }
         let start = self.next.next_multiple_of(LINE);
         if start + bytes > self.end {
-            let piece = self.map(PIECE)?.as_ptr().expose_provenance();
-            (self.next, self.end) = (piece, piece + PIECE);
+            Range { start: self.next, end: self.end } = self.piece()?;
             return self.array(count);
         }
         self.next = start + bytes;
@@ -145,6 +173,28 @@ mod tests {
 
     fn address<T>(meta: &mut Meta) -> usize {
         meta.record::<T>().expect("a record").addr().get()
+    }
+
+    #[test]
+    fn what_was_set_aside_serves_when_the_system_has_no_more() {
+        let mut meta = Meta::new();
+        let first = address::<[u8; 256]>(&mut meta);
+        meta.provide(2 * os::PAGE);
+        meta.provide(3 * os::PAGE);
+        let mapped = meta.mapped();
+        os::inject(os::Faults::From(0));
+        let mut more = 0;
+        while meta.record::<[u8; 256]>().is_some() {
+            more += 1;
+        }
+        os::inject(os::Faults::None);
+        assert!(first > 0);
+        let in_a_page = (os::PAGE - LINE) / 256;
+        let of_the_piece = PIECE / os::PAGE * in_a_page - 1;
+        // Both lie side by side, or the longer one is there.
+        let spare = more - of_the_piece;
+        assert!([3, 5].contains(&(spare / in_a_page)) && spare.is_multiple_of(in_a_page), "{spare}");
+        assert_eq!(meta.mapped() - mapped, spare / in_a_page * os::PAGE);
     }
 
     #[test]

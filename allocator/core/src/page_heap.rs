@@ -39,6 +39,7 @@ use self::shared::{Sums, Told};
 use crate::meta::{Meta, Spares};
 use crate::options::Options;
 use crate::os;
+use crate::size_class::LINE;
 use crate::span::{Span, Use};
 use crate::statistics::Statistics;
 use crate::sync::{Lock, Ordering};
@@ -318,6 +319,9 @@ impl PageHeap {
         // either, and untouched chunks cost none.
         let span = self.descriptor(ground, start, got, Use::Free, false)?;
         let mut meta = ground.meta.lock();
+        if self.mapped > 0 {
+            meta.provide(got * size_of::<Span>().next_multiple_of(LINE));
+        }
         // The first by itself, into what is left of a page: the others stay untouched until their chunks are used.
         let infos = |count| if count == 1 { meta.record() } else { meta.array(count) };
         let registered = ground.units.register(start, got * UNIT, self.page_heap, infos);
