@@ -96,6 +96,8 @@ pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     const M_TOP_PAD: c_int = -2;
     const M_MMAP_THRESHOLD: c_int = -3;
     const M_MMAP_MAX: c_int = -4;
+    const M_CHECK_ACTION: c_int = -5;
+    const M_PERTURB: c_int = -6;
     const M_ARENA_TEST: c_int = -7;
     const M_ARENA_MAX: c_int = -8;
     // A negative size is a very large one, as in glibc: -1 turns trimming off.
@@ -106,6 +108,8 @@ pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
         M_TRIM_THRESHOLD => (Parameter::TrimThreshold, size),
         M_TOP_PAD if value >= 0 => (Parameter::TopPad, size),
         M_MXFAST | M_ARENA_TEST | M_ARENA_MAX => return 1,
+        // Nothing is asked for.
+        M_CHECK_ACTION | M_PERTURB if value == 0 => return 1,
         _ => return 0,
     };
     ample_core::set_parameter(parameter, value);

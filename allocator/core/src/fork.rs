@@ -36,6 +36,7 @@ extern "C" fn before() {
         ALONE.store(1, Ordering::Relaxed);
         return;
     }
+    HELPER.make_way(&PROCESS);
     #[cfg(target_env = "gnu")]
     _IO_list_lock();
     PROCESS.before_fork();

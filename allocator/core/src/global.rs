@@ -303,10 +303,12 @@ fn heed_calls(may_start: impl Fn() -> bool) {
     let calls = &PROCESS.shared.calls;
     // Relaxed: a hint; the next one sees it.
     if calls.load(Ordering::Relaxed) != 0 {
-        // Relaxed, twice: as above. Before the helper is called: what calls it from now on does so anew.
-        calls.store(0, Ordering::Relaxed);
-        if !HELPER.call(&PROCESS, help, may_start) {
-            calls.store(1, Ordering::Relaxed);
+        // Acquire: with the release of whoever wrote it under the page heap's lock or an arena's, which the helper had before it fell asleep, if it did: this
+        // thread sees it asleep then, too. Before the helper is called: what calls it from now on does so anew.
+        let called = calls.swap(0, Ordering::Acquire) != 0;
+        if called && !HELPER.call(&PROCESS, help, may_start) {
+            // Release: as for whoever wrote it.
+            calls.store(1, Ordering::Release);
         }
     }
 }

@@ -24,6 +24,10 @@ const ASLEEP: u32 = 2;
 const PUT_OFF: u32 = 3;
 /// Nobody wants one.
 const UNWANTED: u32 = 4;
+/// It is to end at once.
+const DISMISSED: u32 = 5;
+/// Milliseconds that a fork waits for its end, at most.
+const LEAVE_MS: u32 = 20;
 
 /// See the module.
 pub(crate) struct Helper {
@@ -124,8 +128,7 @@ impl Helper {
         self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Whether the thread was started.
-    #[cfg(test)]
+    /// Whether the thread was started, and is to stay.
     pub(crate) fn is_there(&self) -> bool {
         // Relaxed: as in `call`.
         matches!(self.state.load(Ordering::Relaxed), AWAKE | ASLEEP)
@@ -163,6 +166,10 @@ impl Helper {
         // Relaxed: a hint. Before the first wait: until now the program kept little.
         allocator.shared.tended.store(wanted.into(), Ordering::Relaxed);
         os::wait_for(&self.state, AWAKE, PERIOD_MS);
+        // Relaxed: as in `call`.
+        if self.state.load(Ordering::Relaxed) == DISMISSED {
+            return self.end(allocator);
+        }
         // Relaxed: as in `ask`.
         if self.asked.swap(0, Ordering::Relaxed) != 0 {
             allocator.report(true);
@@ -171,29 +178,54 @@ impl Helper {
         // A program of one thread that goes on for ever would keep it.
         let needed = works && allocator.has_several_threads() || wanted && allocator.is_called_for();
         if !needed && self.may_end(allocator) {
-            // Relaxed: as above.
-            allocator.shared.tended.store(0, Ordering::Relaxed);
-            // SeqCst: as below.
-            self.state.store(ABSENT, Ordering::SeqCst);
-            return Next::End;
+            return self.end(allocator);
         }
-        if works {
+        // SeqCst, in `turns`: with `ask` and `company_ends`. For what is free the locks order it: who takes one after the look below finds the
+        // helper asleep, and wakes it; what was freed before is seen by the look. It falls asleep unless it was dismissed.
+        if works || !self.turns(AWAKE, ASLEEP) {
             return Next::Look;
         }
-        // SeqCst: with `ask` and `company_ends`. For what is free the locks order it: who takes one after the look below finds the
-        // helper asleep, and wakes it; what was freed before is seen by the look.
-        self.state.store(ASLEEP, Ordering::SeqCst);
         let called = wanted && allocator.is_called_for();
         // SeqCst, twice: with `ask` and `company_ends`.
         if called || self.asked.load(Ordering::SeqCst) != 0 || self.is_left.load(Ordering::SeqCst) != 0 {
-            // Relaxed: as in `call`.
-            self.state.store(AWAKE, Ordering::Relaxed);
+            self.turns(ASLEEP, AWAKE);
         }
         // Relaxed: as in `call`.
         while self.state.load(Ordering::Relaxed) == ASLEEP {
             os::wait(&self.state, ASLEEP);
         }
         Next::Look
+    }
+
+    fn end(&self, allocator: &Allocator) -> Next {
+        // Relaxed: a hint.
+        allocator.shared.tended.store(0, Ordering::Relaxed);
+        // SeqCst: with `turns`.
+        self.state.store(ABSENT, Ordering::SeqCst);
+        // Whoever waits in `make_way`.
+        os::wake(&self.state, 1);
+        Next::End
+    }
+
+    /// Before the calling thread forks, and before it takes any lock: beside it alone the helper ends, if it may. The parent of a fork looks how many threads it
+    /// has (CPython 3.12 warns of several). It comes again when it is called. In vain where the helper is busy for long: the fork does not wait for that.
+    pub(crate) fn make_way(&self, allocator: &Allocator) {
+        if !self.is_there() || allocator.has_several_threads() {
+            return;
+        }
+        for _ in 0..LEAVE_MS {
+            // Threads that have given their heaps back may be about to end.
+            if self.may_end(allocator) {
+                let dismissed = self.turns(AWAKE, DISMISSED) || self.turns(ASLEEP, DISMISSED);
+                if dismissed {
+                    os::wake(&self.state, 1);
+                } else if os::threads() == Some(1) {
+                    break;
+                }
+            }
+            // Relaxed: as in `call`. It says that it ends, and is gone a moment later.
+            os::wait_for(&self.state, self.state.load(Ordering::Relaxed), 1);
+        }
     }
 
     /// Whether the program has no more than one thread beside this one, or only what is left of its first one, and nobody wants the helper then.
@@ -288,6 +320,18 @@ mod tests {
         os::set_threads(Some(2));
         assert!(ends(&helper, allocator));
         assert!(!helper.is_there());
+    }
+
+    #[test]
+    fn it_makes_way_for_a_fork_of_a_program_that_is_alone_but_for_it() {
+        for (threads, ends) in [(3, false), (2, true)] {
+            let (allocator, helper) = (self::allocator(), Helper::new());
+            helper.start(no_body);
+            os::set_threads(Some(threads));
+            helper.make_way(allocator);
+            let next = helper.look_around(allocator, 1);
+            assert_eq!((next == Next::End, helper.is_there()), (ends, !ends));
+        }
     }
 
     #[test]

@@ -266,8 +266,8 @@ impl PageHeap {
         // Not each time: all threads look at the word.
         if self.queue.units() >= CALL_FROM && (few || now.wrapping_sub(self.called_ms) >= TICK_MS) {
             self.called_ms = now;
-            // Relaxed: a hint; the next one sees it.
-            ground.shared.calls.store(1, Ordering::Relaxed);
+            // Release: for whoever calls, in `heed_calls`.
+            ground.shared.calls.store(1, Ordering::Release);
         }
         self.trimming
     }

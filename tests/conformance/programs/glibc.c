@@ -91,6 +91,8 @@ CASE(mallopt_takes_what_it_knows) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         CHECK(mallopt(known[i], 64) == 1, "parameter %d", known[i]);
     CHECK(mallopt(12345, 1) == 0, "an unknown parameter is taken");
+    CHECK(mallopt(M_PERTURB, 0) == 1 && mallopt(M_CHECK_ACTION, 0) == 1, "nothing is asked for");
+    CHECK(mallopt(M_PERTURB, 1) == 0, "what is not done is taken");
 }
 
 CASE(malloc_stats_prints_to_standard_error) {

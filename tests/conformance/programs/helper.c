@@ -62,6 +62,23 @@ CASE(it_ends_when_the_program_is_alone_again) {
     start_helper(&end);
 }
 
+/* CPython 3.12 counts threads after a fork, in the parent, and warns of several. */
+CASE(it_is_gone_when_a_program_forks_that_is_alone_again) {
+    pthread_barrier_t end;
+    pthread_t other = start_helper(&end);
+    pthread_barrier_wait(&end);
+    join_thread(other);
+    pid_t child = fork();
+    if (child == 0) {
+        free(malloc(100));
+        _exit(0);
+    }
+    CHECK(thread_count() == 1, "%u threads", thread_count());
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+    start_helper(&end);
+}
+
 CASE(there_is_none_after_a_thread_that_has_ended) {
     pthread_barrier_t end;
     pthread_t other = start_other(&end);

@@ -103,8 +103,8 @@ impl Spans {
         self.returned += bytes;
         self.room += bytes;
         if before < CALL_FROM && self.returned >= CALL_FROM {
-            // Relaxed: a hint; the next one sees it.
-            below.ground.shared.calls.store(1, Ordering::Relaxed);
+            // Release: for whoever calls, in `heed_calls`.
+            below.ground.shared.calls.store(1, Ordering::Release);
         }
     }
 

@@ -193,6 +193,12 @@ pub(crate) unsafe fn touch(address: usize) {
 }
 
 pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
+    /// Not 0: the system does not tell (a filter of system calls). Asking again would be in vain, for each large block.
+    static REFUSED: AtomicU8 = AtomicU8::new(0);
+    // Relaxed: a hint.
+    if REFUSED.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
     let page = page_size();
     // A byte for a page.
     let mut pages = [0u8; 512];
@@ -200,10 +206,14 @@ pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
     while at < start + len && found <= most {
         let looked_at = (start + len - at).min(pages.len() * page);
         // SAFETY: the call writes a byte for each page of `looked_at` bytes.
-        keeping_errno(|| unsafe {
+        let told = keeping_errno(|| unsafe {
             libc::mincore(ptr::with_exposed_provenance_mut(at), looked_at, pages.as_mut_ptr()) == 0
-        })
-        .then_some(())?;
+        });
+        if !told {
+            // Relaxed: as above.
+            REFUSED.store(1, Ordering::Relaxed);
+            return None;
+        }
         let there = pages[..looked_at.div_ceil(page)].iter().filter(|page| **page & 1 != 0).count();
         found += there * page;
         at += looked_at;

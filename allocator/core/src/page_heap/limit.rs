@@ -63,8 +63,8 @@ impl PageHeap {
         }
         let mut tight = self.is_tight(ground);
         if tight {
-            // Relaxed: a hint; the next one sees it.
-            ground.shared.calls.store(1, Ordering::Relaxed);
+            // Release: for whoever calls, in `heed_calls`.
+            ground.shared.calls.store(1, Ordering::Release);
             self.purge_excess(ground);
             tight = self.is_tight(ground);
         }

@@ -123,10 +123,9 @@ fn a_block_that_its_run_has_room_for_stays_there_whatever_the_length_of_its_clas
         let resized = resize(allocator, heap, block, 69 * UNIT - 8192);
         assert_eq!(resized, block);
         assert!(usable(allocator, block) >= 69 * UNIT - 8192);
-        // SAFETY: a live block of more bytes, of which so many were written.
-        assert!(
-            unsafe { std::slice::from_raw_parts(beside, 40 * UNIT - 4096) }.iter().all(|&byte| byte == 1)
-        );
+        // SAFETY: a live block of so many bytes, all of which were written.
+        let content = unsafe { std::slice::from_raw_parts(beside, 40 * UNIT - 4096) };
+        assert!(content.iter().all(|&byte| byte == 1));
         free(allocator, heap, block);
         free(allocator, heap, beside);
     }
