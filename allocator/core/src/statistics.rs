@@ -212,7 +212,13 @@ impl Allocator {
             let mut writer = Writer::new(file);
             self.statistics().to_json(&mut |part| writer.add(part));
             writer.add("\n");
-        } else if asked || self.options.is_on(Name::StatsJson) {
+            return;
+        }
+        let wanted = self.options.is_on(Name::StatsJson);
+        if wanted {
+            os::tell(&[b"ample: the file that AMPLE_STATS_JSON names cannot be created; here instead:\n"]);
+        }
+        if asked || wanted {
             self.print();
         }
     }

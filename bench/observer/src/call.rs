@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ample_protocol::observation::{Count, Distribution, Fact, LARGE, LOOK_AFTER, SHORT_NS, SLOW_NS};
+use ample_protocol::observation::{Count, Distribution, Fact, LARGE, LOOK_AFTER, LOOK_AT, SHORT_NS, SLOW_NS};
 
 use crate::blocks::{self, Block};
 use crate::{file, memory};
@@ -61,9 +62,18 @@ impl Call {
 
     /// The call itself.
     pub fn of<R>(&mut self, function: impl FnOnce() -> R) -> R {
+        let looked = CALLS.get().is_multiple_of(LOOK_AT).then(Work::now);
         let before = now_ns();
         let result = function();
         self.call_ns += now_ns() - before;
+        if let Some(work) = looked
+            && self.call_ns >= SLOW_NS
+        {
+            file::count(self.thread, Count::SeenNs, self.call_ns);
+            if let Some(cause) = Work::now().cause_since(work) {
+                file::count(self.thread, cause, self.call_ns);
+            }
+        }
         result
     }
 
@@ -167,6 +177,39 @@ impl Drop for Call {
             memory::look();
         }
         WITHIN.set(false);
+    }
+}
+
+/// What the system has counted of this thread.
+#[derive(Clone, Copy)]
+struct Work {
+    waits: i64,
+    taken_away: i64,
+    faults: i64,
+}
+
+impl Work {
+    fn now() -> Self {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: valid for a write of its type; zeroed is a value of it, plain integers, where the call fails.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        Self { waits: usage.ru_nvcsw, taken_away: usage.ru_nivcsw, faults: usage.ru_minflt }
+    }
+
+    /// Why a call that began then took long: none of these where the allocator or the system worked.
+    fn cause_since(self, then: Self) -> Option<Count> {
+        if self.waits > then.waits {
+            Some(Count::WaitNs)
+        } else if self.taken_away > then.taken_away {
+            Some(Count::TakenNs)
+        } else if self.faults > then.faults {
+            Some(Count::FaultNs)
+        } else {
+            None
+        }
     }
 }
 

@@ -87,6 +87,14 @@ pub enum Count {
     SlowCalls,
     /// Time in them.
     SlowNs,
+    /// Time in those of them that were looked at: one of [`LOOK_AT`] calls is.
+    SeenNs,
+    /// Of that, time in calls that waited for another thread.
+    WaitNs,
+    /// Time in calls from which the system took the processor away, and which did not wait.
+    TakenNs,
+    /// Time in other calls that faulted pages in.
+    FaultNs,
     /// Time that the observer took for itself, in nanoseconds.
     OwnNs,
     /// Requests that got nothing.
@@ -99,6 +107,9 @@ pub const LARGE: u64 = 128 << 10;
 pub const SHORT_NS: u64 = 10_000_000;
 /// From here on a call is slow.
 pub const SLOW_NS: u64 = 10_000;
+
+/// One of so many calls of a thread is looked at more closely. A prime: programs have rhythms of their own.
+pub const LOOK_AT: u64 = 17;
 
 /// The distributions of a slot, each of [`BINS`] numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

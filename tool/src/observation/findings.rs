@@ -10,8 +10,6 @@ const DEAR: f64 = 0.10;
 const CHEAP: f64 = 0.02;
 /// From this share of the processor time on, slow calls are told: they may be waits, which need none of it.
 const SLOW: f64 = 0.05;
-/// From this share of the slow calls on, waits may be their cause, or a processor taken away.
-const CAUSE: f64 = 0.5;
 /// From so many page faults on, and this multiple of the most memory, memory came fresh again and again.
 const FRESH: (u64, f64) = (10_000, 4.0);
 /// From this share of the freed blocks on, threads free each other's.
@@ -47,9 +45,11 @@ pub enum Kind {
     Cheap,
     /// Calls that are not slow take much of it: their share.
     Dear,
-    /// Some calls take long, and waits are as many: the time in them as a share of the processor time.
+    /// Some calls take long, most of them since they wait for other threads: the time in all of them as a share of the processor time.
     Waits,
-    /// Some take long, and nothing tells why.
+    /// Most of them since they fault pages in.
+    Faults,
+    /// Most of them since the allocator or the system has much to do, or it is not known why.
     Slow,
     /// Page faults brought a multiple of the most memory that the program ever had: that multiple.
     Fresh,
@@ -112,29 +112,21 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
 
 /// What the time in calls tells.
 fn of_calls(observation: &Observation, found: &mut impl FnMut(Kind, f64)) {
-    let slow = share(observation.all.slow_ns, observation.cpu_ns);
+    let all = &observation.all;
+    // Where the system took the processor away the allocator has no part in that.
+    let own = 1.0 - share(all.taken_ns, all.seen_ns);
+    let slow = share(all.slow_ns, observation.cpu_ns) * own;
     let quick = observation.quick_share();
     if quick >= DEAR {
         found(Kind::Dear, quick);
     } else if quick + slow < CHEAP {
         found(Kind::Cheap, quick + slow);
     }
-    if slow >= SLOW
-        && let Some(cause) = cause(observation)
-    {
-        found(cause, slow);
-    }
-}
-
-/// Why calls are slow: waits, where they are many, and more than the system took the processor away. Where that was as often as
-/// calls were slow, it may have been all, and nothing is said.
-fn cause(observation: &Observation) -> Option<Kind> {
-    let most = observation.all.slow_calls as f64 * CAUSE;
-    let (waits, taken_away) = (observation.usage.voluntary_switches, observation.usage.involuntary_switches);
-    if waits as f64 >= most && waits > taken_away {
-        Some(Kind::Waits)
-    } else {
-        ((taken_away as f64) < most).then_some(Kind::Slow)
+    if slow >= SLOW {
+        let work = all.seen_ns.saturating_sub(all.wait_ns + all.taken_ns + all.fault_ns);
+        let causes = [(work, Kind::Slow), (all.fault_ns, Kind::Faults), (all.wait_ns, Kind::Waits)];
+        let (_, cause) = causes.into_iter().max_by_key(|(time, _)| *time).unwrap_or((0, Kind::Slow));
+        found(if all.seen_ns == 0 { Kind::Slow } else { cause }, slow);
     }
 }
 
@@ -232,19 +224,25 @@ mod tests {
     }
 
     #[test]
-    fn slow_calls_are_waits_where_those_are_as_many_and_nothing_where_the_processor_was_taken_away() {
-        let slow = |waits, taken_away| {
-            kinds(|process, usage| {
-                process.totals.slow_calls = 1000;
-                process.totals.slow_ns = 100_000_000;
-                process.totals.call_ns = 200_000_000;
-                (usage.voluntary_switches, usage.involuntary_switches) = (waits, taken_away);
+    fn slow_calls_have_the_cause_that_takes_most_and_those_without_a_processor_do_not_count() {
+        let slow = |[wait_ns, taken_ns, fault_ns]: [u64; 3]| {
+            kinds(|process, _| {
+                let totals = &mut process.totals;
+                (totals.slow_calls, totals.slow_ns, totals.call_ns) = (1000, 150_000_000, 250_000_000);
+                totals.seen_ns = 100;
+                (totals.wait_ns, totals.taken_ns, totals.fault_ns) = (wait_ns, taken_ns, fault_ns);
             })
         };
-        assert_eq!(slow(900, 10), [Kind::Waits]);
-        assert_eq!(slow(900, 600), [Kind::Waits]);
-        assert_eq!(slow(10, 10), [Kind::Slow]);
-        assert_eq!(slow(10, 900), []);
-        assert_eq!(slow(900, 1000), []);
+        assert_eq!(slow([60, 20, 10]), [Kind::Waits]);
+        assert_eq!(slow([20, 20, 40]), [Kind::Faults]);
+        assert_eq!(slow([20, 20, 20]), [Kind::Slow]);
+        assert_eq!(slow([5, 90, 5]), []);
+        assert_eq!(
+            kinds(|process, _| {
+                (process.totals.slow_ns, process.totals.call_ns) = (150_000_000, 250_000_000);
+            }),
+            [Kind::Slow],
+            "none was looked at"
+        );
     }
 }

@@ -98,6 +98,14 @@ pub struct Totals {
     pub slow_calls: u64,
     /// Time in them, in nanoseconds.
     pub slow_ns: u64,
+    /// Time in those of them that were looked at more closely, in nanoseconds.
+    pub seen_ns: u64,
+    /// Of that, in calls that waited for another thread.
+    pub wait_ns: u64,
+    /// In calls from which the system took the processor away.
+    pub taken_ns: u64,
+    /// In calls that faulted pages in.
+    pub fault_ns: u64,
     /// Requests that got nothing.
     pub failures: u64,
     /// The observer's own time, in nanoseconds.
@@ -223,6 +231,10 @@ impl Totals {
             (&mut self.call_ns, other.call_ns),
             (&mut self.slow_calls, other.slow_calls),
             (&mut self.slow_ns, other.slow_ns),
+            (&mut self.seen_ns, other.seen_ns),
+            (&mut self.wait_ns, other.wait_ns),
+            (&mut self.taken_ns, other.taken_ns),
+            (&mut self.fault_ns, other.fault_ns),
             (&mut self.failures, other.failures),
             (&mut self.own_ns, other.own_ns),
         ];
@@ -296,6 +308,10 @@ fn of_thread(numbers: &[u64], thread: usize, clock_ns: u64) -> Totals {
         call_ns: count(Count::CallNs).saturating_sub(clock_ns * calls.count()),
         slow_calls: count(Count::SlowCalls),
         slow_ns: count(Count::SlowNs),
+        seen_ns: count(Count::SeenNs),
+        wait_ns: count(Count::WaitNs),
+        taken_ns: count(Count::TakenNs),
+        fault_ns: count(Count::FaultNs),
         failures: count(Count::Failures),
         // One reading of the clock is in the time of the call, the others are in this.
         own_ns: count(Count::OwnNs) + clock_ns * calls.count(),

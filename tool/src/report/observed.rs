@@ -2,7 +2,7 @@
 
 use super::again::quote;
 use super::units::{bytes, count, multiple, nanoseconds, percent, seconds, trim};
-use crate::observation::{Finding, Histogram, Kind, Observation, Process, share};
+use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, share};
 
 /// Threads that are told one by one, at most.
 const MOST_TOLD: usize = 5;
@@ -126,9 +126,16 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         (
             "slow calls",
             format!(
-                "{} took 10 µs or more, {} in all; whole program: {} page faults, {} waits, {} times without a processor",
+                "{} took 10 µs or more, {} in all{}",
                 number(all.slow_calls),
                 seconds(all.slow_ns as f64 / 1e9),
+                causes(all)
+            ),
+        ),
+        (
+            "the system",
+            format!(
+                "{} page faults, {} waits, {} times without a processor, in the whole program",
                 number(observation.program_faults()),
                 number(usage.voluntary_switches),
                 number(usage.involuntary_switches)
@@ -165,6 +172,20 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         lines.push(("not seen", format!("{} blocks: no memory to note them", number(busiest.lost))));
     }
     lines
+}
+
+/// What the time in slow calls went into, by those that were looked at; nothing where none was.
+fn causes(all: &Totals) -> String {
+    let part = |time| percent(share(time, all.seen_ns));
+    if all.seen_ns == 0 {
+        return String::new();
+    }
+    format!(
+        ": {} of that in waits for other threads, {} without a processor, {} in page faults",
+        part(all.wait_ns),
+        part(all.taken_ns),
+        part(all.fault_ns)
+    )
 }
 
 fn number(value: u64) -> String {
@@ -253,11 +274,16 @@ fn explained(finding: Finding) -> Option<String> {
             finding.share
         ),
         Kind::Waits => format!(
-            "Slow calls take as much time as {share} of the processor time, and threads wait as often: for a lock of the \
-             allocator, unless the program has locks of its own. Allocators with a heap for each thread have none to wait for."
+            "Slow calls take as much time as {share} of the processor time, and most of that they wait for other threads: for a lock of the \
+             allocator. Allocators with a heap for each thread have none to wait for."
+        ),
+        Kind::Faults => format!(
+            "Slow calls take as much time as {share} of the processor time, and most of them fault pages in: memory comes fresh from \
+             the system. An allocator that keeps what was freed spares that."
         ),
         Kind::Slow => format!(
-            "Slow calls take as much time as {share} of the processor time: page faults, system calls, or waits for other threads."
+            "Slow calls take as much time as {share} of the processor time: they work for long, or call the system, as for blocks \
+             that are mapped and unmapped one by one."
         ),
         Kind::HandedOver => format!(
             "{share} of the blocks are freed by another thread than allocated them. Where freed blocks stay with whoever freed \
