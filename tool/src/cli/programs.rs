@@ -38,7 +38,8 @@ pub struct Observe {
     /// Write all figures as JSON to this file
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The program and its arguments. It keeps its terminal, and Ctrl-C ends it: what was observed until then is told
+    /// The program and its arguments. It keeps its terminal, and Ctrl-C is answered in its own way; a second one ends
+    /// it. What was observed until then is told
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use ample_protocol::observation::FOLDER;
 use anyhow::{Context as _, Result, anyhow};
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::run::{FAILED, MISSING, NOT_EXECUTABLE, failed, shown};
 use crate::carried;
@@ -63,15 +62,7 @@ pub fn observe(arguments: &Observe) -> Result<ExitCode> {
         Ok(child) => child,
         Err(error) => return Ok(failed(NOT_EXECUTABLE, &format!("cannot run {name}: {error}"))),
     };
-    let (end, usage) = wait_for(
-        child,
-        &interrupt,
-        || PAUSE,
-        |process: Pid| {
-            // An error means that it has ended meanwhile.
-            let _ = kill_process(process, Signal::TERM);
-        },
-    )?;
+    let (end, usage) = wait_for(child, &interrupt, || PAUSE)?;
     let wall_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let observation = Observation::read(folder.path(), wall_ns, usage)?;
     if let Some(out) = &arguments.out {

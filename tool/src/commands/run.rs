@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
@@ -109,15 +108,7 @@ fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<
     let pid = child.id();
     let sightings = Sightings::of(Some(&allocator.library));
     let mut tree = Tree::of(i32::try_from(pid)?).noting(sightings);
-    let (end, _) = wait_for(
-        child,
-        &interrupt,
-        || tree.look(),
-        |process: Pid| {
-            // An error means that it has ended meanwhile.
-            let _ = kill_process(process, Signal::TERM);
-        },
-    )?;
+    let (end, _) = wait_for(child, &interrupt, || tree.look())?;
     let record = Record::read(record.path()).context("cannot read the record")?;
     let served = record.served(&allocator.library, pid);
     let unserved = tree.sightings().unserved(&record, pid);

@@ -16,3 +16,4 @@ mod run;
 mod runs;
 mod selftest;
 mod served;
+mod terminal;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ const OBSERVED: &str = include_str!("observed.c");
 const BLOCKS: u64 = 20_000;
 
 /// The observer, built on first use into the folder that the tool is in.
-fn observer() -> &'static Path {
+pub fn observer() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let profile = Path::new(env!("CARGO_BIN_EXE_ample")).parent().expect("a folder");
@@ -126,7 +127,8 @@ fn a_program_that_crashes_or_is_stopped_is_told_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = observing(folder.path());
     command.args(["--", "./observed", "sleep"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = command.spawn().expect("runs");
+    // In the background of the terminal that the tests may have.
+    let mut running = command.process_group(0).spawn().expect("runs");
     let mut ready = String::new();
     BufReader::new(running.stdout.take().expect("a pipe")).read_line(&mut ready).expect("a line");
     assert_eq!(ready, "ready\n");

@@ -1,0 +1,103 @@
+//! The tool in a terminal's foreground.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus};
+
+use crate::common::{library, tool};
+use crate::observe::observer;
+
+const CTRL_C: &[u8] = b"\x03";
+
+/// A process in the foreground of a terminal of its own.
+struct Shown {
+    child: Child,
+    terminal: File,
+    said: String,
+}
+
+impl Shown {
+    fn start(mut command: Command) -> Self {
+        let (mut terminal, mut own) = (-1, -1);
+        let nothing = std::ptr::null_mut();
+        // SAFETY: both pointers are valid for writes; the others may be null.
+        let opened = unsafe {
+            libc::openpty(&raw mut terminal, &raw mut own, nothing, nothing.cast(), nothing.cast())
+        };
+        assert_eq!(opened, 0, "a terminal");
+        // SAFETY: both were opened just now, and nothing else owns them.
+        let (terminal, own) = unsafe { (File::from_raw_fd(terminal), OwnedFd::from_raw_fd(own)) };
+        let take = || {
+            // SAFETY: two system calls, about this process and its standard input.
+            let taken = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
+            if taken { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        let copy = || own.try_clone().expect("a descriptor");
+        command.stdin(copy()).stdout(copy()).stderr(copy());
+        // SAFETY: between fork and exec the closure makes two system calls.
+        let child = unsafe { command.pre_exec(take) }.spawn().expect("runs");
+        // With them the last descriptors of the terminal's other end, but for the child's.
+        drop((command, own));
+        Self { child, terminal, said: String::new() }
+    }
+
+    /// Reads on until this was said.
+    fn until(&mut self, text: &str) {
+        while !self.said.contains(text) {
+            assert!(self.read(), "no {text:?}: {}", self.said);
+        }
+        self.said.clear();
+    }
+
+    /// Reads what there is; false at the end, where nobody has the terminal any more.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let count = self.terminal.read(&mut buffer).unwrap_or(0);
+        self.said += &String::from_utf8_lossy(&buffer[..count]);
+        count > 0
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.terminal.write_all(keys).expect("written");
+    }
+
+    /// How it ended, and what was said since the last wait.
+    fn end(mut self) -> (ExitStatus, String) {
+        while self.read() {}
+        (self.child.wait().expect("ends"), self.said)
+    }
+}
+
+/// Takes its time to end after Ctrl-C, and is cut off by what follows.
+const GRACEFUL: &str = "trap 'sleep 0.3; echo in peace; exit 5' INT; trap 'echo cut off; exit 6' TERM; echo ready; \
+                        while :; do sleep 0.02; done";
+/// Takes no notice of Ctrl-C.
+const STUBBORN: &str =
+    "trap 'echo no' INT; trap 'echo cut off; exit 6' TERM; echo ready; while :; do sleep 0.02; done";
+
+#[test]
+fn the_first_ctrl_c_is_the_programs_own_and_the_second_ends_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "good", include_str!("serving.c"), &[]);
+    let start = |words: &[&str], script: &str| {
+        let mut command = tool(folder.path());
+        command.env("AMPLE_OBSERVER", observer()).args(words).args(["--", "sh", "-c", script]);
+        let mut shown = Shown::start(command);
+        shown.until("ready");
+        shown.press(CTRL_C);
+        shown
+    };
+    for (words, code) in [(&["observe"][..], 5), (&["run", "-a", "./libgood.so", "--check"], 0)] {
+        let (status, said) = start(words, GRACEFUL).end();
+        assert!(said.contains("^Cin peace\r\n"), "{words:?}: {said}");
+        assert_eq!(status.code(), Some(code), "{words:?}: {said}");
+        assert!(code == 5 || said.contains("; exit code 5"), "{said}");
+    }
+    let mut shown = start(&["observe"], STUBBORN);
+    shown.until("no\r\n");
+    shown.press(CTRL_C);
+    let (status, said) = shown.end();
+    assert!(said.contains("cut off") && status.code() == Some(6), "{said}");
+}
