@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::apps::apps;
 use super::opening::Opening;
@@ -89,7 +89,11 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
         timeout,
         progress: &progress,
     };
-    let mut keep = |sample: &Sample| folder.append(sample);
+    let go_on = resume::command(folder.path());
+    let mut keep = |sample: &Sample| {
+        let kept = folder.append(sample);
+        kept.map_err(|error| anyhow!("{error:#}; when that is mended, go on with the run: {go_on}"))
+    };
     let conclusion = campaign.run(past, &mut executor, &mut keep)?;
     let again = Campaign { progress: &Progress::start(stopping), ..campaign };
     let conclusion = again.measure(&measures, conclusion, &mut executor, &mut keep)?;
@@ -121,6 +125,9 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
             samples.display(),
             page.display()
         ))?;
+    }
+    if summary.interrupted {
+        say(&format!("ample: ended early; to go on with the run: {go_on}"));
     }
     Ok(exit_code(&summary))
 }

@@ -1,11 +1,22 @@
 //! Goes on with a run that was interrupted.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use clap::Parser as _;
 
 use crate::cli::{Bench, Cli, Command};
 use crate::record::{Folder, Run, Stored, timestamp};
 use crate::run::Past;
+
+/// The command that goes on with the run in this folder.
+pub fn command(folder: &Path) -> String {
+    let folder = folder.to_string_lossy();
+    // Fails for no path: none has a byte of zero.
+    let quoted = shlex::try_quote(&folder).unwrap_or(Cow::Borrowed(&*folder));
+    format!("ample bench --resume {quoted}")
+}
 
 /// The arguments that the run was begun with.
 ///

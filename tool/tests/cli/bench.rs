@@ -85,7 +85,8 @@ fn an_interruption_keeps_the_samples_and_still_reports() {
     assert!(samples(&out).len() >= 5);
     assert_eq!(json(&out.join("run.json"))["interrupted"], true);
     let (stdout, stderr) = texts(&output);
-    assert_eq!(stderr, "", "nothing but results, off a terminal");
+    const GO_ON: &str = "ample: ended early; to go on with the run: ample bench --resume out\n";
+    assert_eq!(stderr, GO_ON, "nothing but that, off a terminal");
     assert_eq!(stdout.lines().last().expect("a line"), "report: out/report.html");
     assert!(fs::read_to_string(out.join("report.html")).expect("a report").contains("ended early"));
 }

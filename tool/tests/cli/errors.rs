@@ -103,6 +103,20 @@ fn an_output_folder_that_cannot_be_written_is_told_before_measuring() {
 }
 
 #[test]
+fn where_no_more_samples_can_be_written_the_tool_says_what_goes_on_with_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // As on a disk that is full: no file may become longer than so many blocks of 512 bytes.
+    const FULL: &str = "trap '' XFSZ; ulimit -f 60; exec \"$0\" bench larson -a glibc -t 1 --quick -r 1000 --no-history --out o*t";
+    let tool = tool(folder.path());
+    let mut shell = Command::new("sh");
+    shell.current_dir(&folder).args(["-c", FULL]).arg(tool.get_program());
+    shell.envs(tool.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (_, stderr) = texts(&shell.output().expect("runs"));
+    let end = "; when that is mended, go on with the run: ample bench --resume 'o*t'\n";
+    assert!(stderr.starts_with("ample: cannot write samples.jsonl: ") && stderr.ends_with(end), "{stderr}");
+}
+
+#[test]
 fn without_the_workloads_the_tool_says_what_builds_them() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ample"));
     let output = command.arg("bench").env("AMPLE_WORKLOAD", "/nonexistent").output().expect("runs");

@@ -52,12 +52,12 @@ fn altered(folder: &Path, from: &str, to: &str, change: impl FnOnce(&mut Value))
     fs::write(folder.join(to).join("run.json"), run.to_string()).expect("written");
 }
 
-/// Begins a run of larson that lasts a while, and ends it by a signal after a few samples.
-fn interrupted(folder: &Path, out: &str, signal: &str) {
+/// Begins a run of larson that lasts a while, and ends it by a signal after a few samples: what it says then.
+fn interrupted(folder: &Path, out: &str, signal: &str) -> String {
     let mut child = tool(folder)
         .args(larson(&["--runs", "16", "--out", out]))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("runs");
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -69,7 +69,7 @@ fn interrupted(folder: &Path, out: &str, signal: &str) {
     }
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
     assert!(sent.success());
-    child.wait().expect("ends");
+    texts(&child.wait_with_output().expect("ends")).1
 }
 
 /// Timed samples that count, by block: of each block those of the last attempt.
@@ -87,7 +87,9 @@ fn counting(folder: &Path) -> usize {
 fn an_interrupted_run_goes_on_to_its_end_and_what_is_there_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     for (out, signal) in [("stopped", "-INT"), ("killed", "-KILL")] {
-        interrupted(folder.path(), out, signal);
+        let said = interrupted(folder.path(), out, signal);
+        let told = said == "ample: ended early; to go on with the run: ample bench --resume stopped\n";
+        assert!(told == (signal == "-INT"), "{said}");
         let path = folder.path().join(out);
         let file = path.join("samples.jsonl");
         let mut before = fs::read_to_string(&file).expect("samples");
