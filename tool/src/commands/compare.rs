@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use super::opening::Opening;
 use super::{exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
-use crate::error::UsageError;
+use crate::error::{UsageError, say};
 use crate::programs::{NotFound, Prospect, examine, system_of};
 use crate::record::{Folder, Machine, Noise, timestamp};
 use crate::report::{self, Compared};
@@ -19,6 +19,9 @@ use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orp
 use crate::trial::{
     FirstLook, Kind, Ready, Server, Subject, THREADS, TrialExecutor, as_is, input_is_lost, marked, plan,
 };
+
+/// What a program finds that should read what another one writes.
+const EMPTY_INPUT: &str = "Standard input is a pipe, which only one process could read: the program found it empty. Redirect it from a file.";
 
 /// Measures, prints what to use, and writes the report.
 pub fn compare(arguments: &Compare) -> Result<ExitCode> {
@@ -32,13 +35,18 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     let mut chosen = allocators::select(&finder, arguments.allocators.as_deref(), &[])?;
     let mut executor = TrialExecutor::new(&subject, Interrupt::install().context("cannot catch signals")?);
     adopt_orphans().context("cannot look after orphans")?;
-    let Some(look) = executor.first_look()? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let progress = Progress::first_look();
+    let look = executor.first_look();
+    progress.finish();
+    let look =
+        look.map_err(|error| if input_is_lost() { anyhow!("{error:#}. {EMPTY_INPUT}") } else { error })?;
+    let Some(look) = look else {
+        say("ample: ended by you before anything was measured");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
     let mut notes = notes(&prospect, &look, &glibc);
     if input_is_lost() {
-        notes.push(
-            "Standard input is a pipe, which only one process could read: the program found it empty. Redirect it from a file."
-                .into(),
-        );
+        notes.push(EMPTY_INPUT.into());
     }
     let obstacle = obstacle(&prospect, &look);
     let own = own(&prospect, &look, &glibc, obstacle.is_some());

@@ -22,6 +22,15 @@ impl Progress {
         Self::part(stopping, String::new())
     }
 
+    /// A line for a program that runs once, without any allocator, as long as it likes: it tells the seconds by itself.
+    pub fn first_look() -> Self {
+        let progress = Self::start(Stopping::blocks(1));
+        let style = ProgressStyle::with_template("first look, without any allocator: {elapsed}");
+        progress.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        progress.bar.enable_steady_tick(Duration::from_secs(1));
+        progress
+    }
+
     /// The same for a part of something larger, which the line begins with.
     pub fn part(stopping: Stopping, part: String) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

@@ -13,11 +13,13 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use super::life::{Event, Running, watch};
+use super::once::Trial;
 use super::plan::{AS_IS, MARK};
+use super::server::shown;
 use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
 use crate::programs::{Record, Sightings, Unserved, put_as_is, put_on};
-use crate::record::{Noise, Pass, RATE, Usage};
+use crate::record::{Noise, Pass, RATE};
 use crate::run::{End, Ended, Executor, Interrupt, Invocation};
 
 /// The functions whose library a measurement names.
@@ -32,66 +34,6 @@ const WITH_RECORD: u32 = 20;
 const RUNS_TO_TELL: usize = 3;
 /// How often a run is repeated that ended before anybody could look at it.
 const MORE_TRIES: usize = 5;
-
-/// What came of one run.
-pub(super) struct Trial {
-    /// Number of the process that the allocator serves.
-    pub pid: u32,
-    /// How the program ended; of a server, how its load did.
-    pub end: End,
-    /// What else went wrong.
-    pub failure: Option<String>,
-    /// Time from start to end; of a server, of its load.
-    pub wall: Duration,
-    /// The kernel's account of the program, or of the server over its whole life.
-    pub usage: Option<Usage>,
-    /// Peak memory of the process tree, in bytes.
-    pub peak: u64,
-    /// Its memory at the last look; of a server, one second after the load.
-    pub last: u64,
-    /// What the program, or the load, printed.
-    pub stdout: String,
-    /// The same for standard error.
-    pub stderr: String,
-    /// Both streams of the server.
-    pub server_output: String,
-    /// What was seen of the programs in the tree, where they were noted.
-    pub sightings: Sightings,
-    /// The most pages of files that one process had, in bytes.
-    pub files: u64,
-    /// What it produced, where that is looked at.
-    pub product: Option<String>,
-}
-
-impl Trial {
-    /// A run without any figure.
-    pub fn failed(reason: String) -> Self {
-        Self {
-            pid: 0,
-            end: End::Exited(0),
-            failure: Some(reason),
-            wall: Duration::ZERO,
-            usage: None,
-            peak: 0,
-            last: 0,
-            stdout: String::new(),
-            stderr: String::new(),
-            server_output: String::new(),
-            sightings: Sightings::default(),
-            files: 0,
-            product: None,
-        }
-    }
-
-    /// Takes the memory of a tree.
-    pub fn with_memory(mut self, tree: Option<Tree>) -> Self {
-        if let Some(tree) = tree {
-            (self.peak, self.files) = (tree.peak(), tree.most_files());
-            self.sightings = tree.sightings();
-        }
-        self
-    }
-}
 
 /// Who serves the program when it is started as the user starts it.
 #[derive(Debug)]
@@ -155,7 +97,11 @@ impl<'a> TrialExecutor<'a> {
             return Ok(None);
         }
         if let Some(reason) = self.reason(&trial) {
-            bail!("the program fails by itself, without any allocator preloaded: {reason}");
+            let what = match self.subject.kind {
+                Kind::Command(_) => "the program fails by itself, without any allocator preloaded",
+                Kind::Server(_) => "it fails without any allocator preloaded",
+            };
+            bail!("{what}: {reason}{}", self.other_success(&trial));
         }
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
         self.is_long_enough(trial.wall)?;
@@ -167,6 +113,20 @@ impl<'a> TrialExecutor<'a> {
             libraries: recorded.libraries(),
             programs: trial.sightings.programs(),
         }))
+    }
+
+    /// How to say that the exit code of this run is that of success; nothing for an app, which has its own.
+    fn other_success(&self, trial: &Trial) -> String {
+        match trial.end {
+            End::Exited(code)
+                if trial.failure.is_none()
+                    && code != self.subject.exit_code
+                    && self.subject.care.is_none() =>
+            {
+                format!("; where that is success: --exit-code {code}")
+            }
+            _ => String::new(),
+        }
     }
 
     /// Fails for a program that ends too soon, where the run with the record took so long.
@@ -267,14 +227,19 @@ impl<'a> TrialExecutor<'a> {
             return Some(format!("{failure}{}", last_words(&[&trial.server_output])));
         }
         let words = last_words(&[&trial.stderr, &trial.stdout]);
-        match trial.end {
-            End::Exited(code) if code == self.subject.exit_code => None,
-            End::Exited(code) => {
-                Some(format!("exit code {code} instead of {}{words}", self.subject.exit_code))
+        let end = match trial.end {
+            End::Exited(code) if code == self.subject.exit_code => return None,
+            End::Exited(code) => format!("exit code {code} instead of {}{words}", self.subject.exit_code),
+            End::TimedOut => {
+                let limit = self.subject.timeout.as_secs_f64();
+                format!("it ran longer than {limit} s; --timeout allows more")
             }
-            End::TimedOut => Some(format!("it ran longer than {} s", self.subject.timeout.as_secs_f64())),
-            ref end => Some(format!("{end}{words}")),
-        }
+            ref end => format!("{end}{words}"),
+        };
+        Some(match &self.subject.kind {
+            Kind::Command(_) => end,
+            Kind::Server(server) => format!("the load ({}) fails: {end}", shown(&server.load)),
+        })
     }
 
     /// The metrics by name, and the rate that stands for them: the first metric, or none.

@@ -8,6 +8,7 @@ mod care;
 mod executor;
 mod life;
 mod metric;
+mod once;
 mod plan;
 mod server;
 mod tree;

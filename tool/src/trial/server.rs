@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::executor::Trial;
 use super::life::{Event, Finished, Running, watch};
+use super::once::Trial;
 use crate::programs::Sightings;
 use crate::run::{End, Interrupt};
 
@@ -45,6 +45,8 @@ pub enum Ready {
 /// Why a run went no further.
 enum Stop {
     Reason(String),
+    /// The time was over: what had not come about.
+    Late(String),
     /// The server ended by itself: when.
     Gone(&'static str),
     End(End),
@@ -96,6 +98,10 @@ impl Server {
             }
             Err(Stop::End(end)) => (trial.end, trial.failure) = (end, None),
             Err(Stop::Reason(reason)) => trial.failure = Some(reason),
+            Err(Stop::Late(what)) => {
+                let limit = timeout.as_secs_f64();
+                trial.failure = Some(format!("{what} within {limit} s; --timeout allows more"));
+            }
             Err(Stop::Gone(when)) => trial.failure = Some(gone(&ended, when)),
         }
         Ok(trial)
@@ -112,19 +118,22 @@ impl Server {
         while !self.is_ready(server, &plain, interrupt, deadline)? {
             match watch(&mut [server], interrupt, deadline.min(Instant::now() + PAUSE))? {
                 Event::TimedOut if Instant::now() < deadline => {}
-                event => return Err(ended_early(event, "before it answered")),
+                event => return Err(self.unanswered(event)),
             }
         }
-        let mut load = Running::start(plain(&self.load), false)?;
+        let mut load = Running::start(plain(&self.load), false)
+            .map_err(|error| Stop::Reason(format!("the load fails: {error}")))?;
         let event = watch(&mut [&mut load, server], interrupt, deadline)?;
         let wall = load.age();
         let finished = load.finish()?;
         if event != Event::Ended(0) {
-            return Err(ended_early(event, "during the load"));
+            let late = || format!("the load ({}) did not end", shown(&self.load));
+            return Err(ended_early(event, "during the load", late));
         }
         match watch(&mut [server], interrupt, Instant::now() + REST)? {
             Event::TimedOut => Ok((finished, wall)),
-            event => Err(ended_early(event, "after the load")),
+            Event::Interrupted => Err(Stop::End(End::Interrupted)),
+            Event::Ended(_) => Err(Stop::Gone("after the load")),
         }
     }
 
@@ -144,9 +153,23 @@ impl Server {
         let finished = question.finish()?;
         match event {
             Event::Ended(0) => Ok(finished.end == End::Exited(0)),
-            event => Err(ended_early(event, "before it answered")),
+            event => Err(self.unanswered(event)),
         }
     }
+
+    /// Why it went no further than the wait for an answer.
+    fn unanswered(&self, event: Event) -> Stop {
+        let late = || match &self.ready {
+            Ready::Port(port) => format!("the server did not answer on port {port}"),
+            Ready::Command(words) => format!("the server was not ready: {} did not succeed", shown(words)),
+        };
+        ended_early(event, "before it answered", late)
+    }
+}
+
+/// A command as a reader knows it.
+pub(super) fn shown(words: &[OsString]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// That the server ended by itself, and how. Only one that says that all is well may have gone to the background.
@@ -162,10 +185,10 @@ fn gone(end: &End, when: &str) -> String {
     }
 }
 
-fn ended_early(event: Event, when: &'static str) -> Stop {
+fn ended_early(event: Event, when: &'static str, late: impl FnOnce() -> String) -> Stop {
     match event {
         Event::Interrupted => Stop::End(End::Interrupted),
-        Event::TimedOut => Stop::Reason(format!("the time was over {when}")),
+        Event::TimedOut => Stop::Late(late()),
         Event::Ended(_) => Stop::Gone(when),
     }
 }

@@ -215,10 +215,20 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
     }
     let (code, stderr) = refused(at, &["-a", "glibc", "--", "sh", "-c", "echo no luck >&2; exit 5"]);
     let expected = "ample: the program fails by itself, without any allocator preloaded: exit code 5 instead of \
-                    0: no luck\n";
+                    0: no luck; where that is success: --exit-code 5\n";
     assert_eq!((code, stderr.as_str()), (1, expected));
     let (code, stderr) = refused(at, &["-a", "glibc", "--", "true"]);
     assert!(code == 1 && stderr.contains("too soon to be compared; give it more to do"), "{stderr}");
+    assert!(!stderr.contains("Standard input"), "{stderr}");
+    let (code, stderr) = refused(at, &["-a", "glibc", "--timeout", "0.2", "--", "sleep", "100"]);
+    assert!(code == 1 && stderr.ends_with("it ran longer than 0.2 s; --timeout allows more\n"), "{stderr}");
+    let mut piped = tool(at);
+    piped.args(["compare", "-a", "glibc", "--", "sort"]).stdin(Stdio::piped());
+    let (_, stderr) = texts(&piped.output().expect("runs"));
+    assert!(
+        stderr.contains("too soon") && stderr.contains("CMD; done'. Standard input is a pipe, "),
+        "{stderr}"
+    );
     let (code, stderr) = refused(at, &["-a", "glibc", "--metric", "n=x", "--", "sh", "-c", "echo y"]);
     assert_eq!((code, stderr.as_str()), (1, "ample: no 'n' in the output\n"));
 }
@@ -290,7 +300,26 @@ fn a_server_is_started_loaded_measured_and_stopped() {
     let (code, stderr) = refused(folder.path(), &[&server[..], &["--port", &port]].concat());
     assert!(code == 1 && stderr.contains(&format!("something answers on port {port} already")), "{stderr}");
     let (code, stderr) = refused(folder.path(), &[&server[..], &["--ready", "false"]].concat());
-    assert!(code == 1 && stderr.contains("the time was over before it answered"), "{stderr}");
+    let late = "the server was not ready: false did not succeed within 1 s; --timeout allows more\n";
+    assert!(code == 1 && stderr.ends_with(late), "{stderr}");
+    let nobody = free_port();
+    let (_, stderr) = refused(folder.path(), &[&server[..], &["--port", &nobody.to_string()]].concat());
+    let late = format!("the server did not answer on port {nobody} within 1 s; --timeout allows more\n");
+    assert!(stderr.ends_with(&late), "{stderr}");
+
+    // Loads that fail.
+    let load = |load: &str| {
+        let arguments =
+            ["--server", "sleep 100", "-a", "glibc", "--timeout", "5", "--ready", "true", "--load", load];
+        refused(folder.path(), &arguments).1
+    };
+    const FIRST: &str = "ample: it fails without any allocator preloaded: the load";
+    assert_eq!(
+        load("false"),
+        format!("{FIRST} (false) fails: exit code 1 instead of 0; where that is success: --exit-code 1\n")
+    );
+    let missing = load("nosuchload");
+    assert!(missing.starts_with(&format!("{FIRST} fails: cannot run nosuchload: No such file")), "{missing}");
 
     // One that ends before it answers: how, and what may be done about it.
     let ends = |server: &str| {

@@ -101,3 +101,17 @@ fn the_first_ctrl_c_is_the_programs_own_and_the_second_ends_it() {
     let (status, said) = shown.end();
     assert!(said.contains("cut off") && status.code() == Some(6), "{said}");
 }
+
+#[test]
+fn a_first_look_that_lasts_is_seen_and_can_be_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = tool(folder.path());
+    command.args(["compare", "-a", "glibc", "--", "sleep", "1000"]);
+    let mut shown = Shown::start(command);
+    shown.until("first look, without any allocator: 1s");
+    shown.press(CTRL_C);
+    let (status, said) = shown.end();
+    assert!(said.contains("ample: ended by you before anything was measured"), "{said}");
+    assert_eq!(status.code(), Some(130));
+    assert!(!folder.path().join("ample-out").exists());
+}
