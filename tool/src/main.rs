@@ -1,6 +1,6 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
-//! Modules bottom-up, each using only those before it: [`error`], [`regular`], [`stats`], [`carried`],
+//! Modules bottom-up, each using only those before it: [`error`], [`regular`], [`scratch`], [`stats`], [`carried`],
 //! [`allocators`], [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
 
 mod allocators;
@@ -17,6 +17,7 @@ mod record;
 mod regular;
 mod report;
 mod run;
+mod scratch;
 mod stats;
 mod trial;
 

@@ -17,6 +17,7 @@ use crate::observation::Observation;
 use crate::programs::{NotFound, examine, preload, put_as_is, system_of};
 use crate::report::observed;
 use crate::run::{End, Interrupt, tie, wait_for};
+use crate::scratch;
 
 /// The library that counts.
 const LIBRARY: &str = "libample_observer.so";
@@ -49,7 +50,7 @@ pub fn observe(arguments: &Observe) -> Result<ExitCode> {
     for remark in prospect.in_part.iter().chain(&prospect.remarks) {
         say(&format!("ample: {name} {remark}"));
     }
-    let folder = tempfile::tempdir().context("cannot make a folder for what is observed")?;
+    let folder = scratch::folder()?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
     let mut command = Command::new(program);
     command.args(&arguments.command[1..]);

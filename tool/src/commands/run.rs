@@ -15,6 +15,7 @@ use crate::programs::{
     NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_as_is, put_on, system_of,
 };
 use crate::run::{Interrupt, tie, wait_for};
+use crate::scratch;
 use crate::trial::Tree;
 
 /// Exit codes of `env` and shells: the tool itself failed; the program cannot be executed; there is none.
@@ -98,7 +99,7 @@ pub(super) fn shown(program: &OsStr) -> String {
 
 /// Runs the program to its end, and tells who served it.
 fn check(arguments: &Run, allocator: &Allocator, prospect: &Prospect) -> Result<ExitCode> {
-    let record = tempfile::tempdir().context("cannot make a folder for the record")?;
+    let record = scratch::folder()?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
     let mut command = prepared(arguments, allocator, prospect);
     Record::write_to(record.path(), &mut command).context("cannot prepare the record")?;

@@ -49,6 +49,12 @@ pub fn examine(command: &OsStr, library: Option<System>) -> Result<Prospect, Not
     let (mut program, mut remarks) = (file.clone(), Vec::new());
     for _ in 0..DEPTH {
         let Some(interpreter) = interpreter(&program) else { break };
+        if !is_executable(&interpreter) {
+            let why = if interpreter.exists() { "cannot be executed" } else { "does not exist" };
+            let (script, interpreter) = (program.display(), interpreter.display());
+            let reason = format!("{script} cannot be executed: {interpreter}, which is to run it, {why}");
+            return Err(NotFound::NotExecutable(reason));
+        }
         remarks.push(format!("is a script; {} runs it", interpreter.display()));
         program = interpreter;
     }
@@ -271,6 +277,12 @@ mod tests {
         assert!(matches!(failure(OsStr::new("/nonexistent/x")), NotFound::Missing(_)));
         let NotFound::Missing(text) = failure(OsStr::new("no-such-command")) else { panic!("missing") };
         assert_eq!(text, "there is no command 'no-such-command' in PATH");
+        let script = folder.path().join("script");
+        fs::write(&script, "#!/nonexistent/int -x\n").expect("written");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("allowed");
+        let NotFound::NotExecutable(text) = failure(script.as_os_str()) else { panic!("not executable") };
+        let end = "script cannot be executed: /nonexistent/int, which is to run it, does not exist";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

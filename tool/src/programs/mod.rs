@@ -15,5 +15,5 @@ pub use bindings::{Record, Served};
 pub use elf::system_of;
 pub use file::{NotFound, Prospect, examine};
 pub use sightings::{Sightings, Unserved};
-pub use start::{preload, put_as_is, put_on};
+pub use start::{preload, preloaded_by_user, put_as_is, put_on};
 pub use watch::Watcher;

@@ -17,10 +17,15 @@ pub fn put_on(command: &mut Command, allocator: &Allocator) {
     preload(command, &allocator.library);
 }
 
+/// What the user preloads by the environment of the tool; none where that is nothing.
+pub fn preloaded_by_user() -> Option<OsString> {
+    env::var_os(PRELOAD).filter(|libraries| !libraries.is_empty())
+}
+
 /// Lets the command start with this library before all others.
 pub fn preload(command: &mut Command, library: &Path) {
     let mut libraries = OsString::from(library);
-    if let Some(others) = env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+    if let Some(others) = preloaded_by_user() {
         libraries.push(":");
         libraries.push(others);
     }

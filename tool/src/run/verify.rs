@@ -60,11 +60,11 @@ pub fn judge(ended: &Ended, expected: &Expected<'_>) -> Option<Judgement> {
 
 /// What the dynamic linker says of a library that it cannot preload (it then goes on without it), or
 /// of one that lacks another one (it then gives up).
-fn refusal(stderr: &str) -> Option<String> {
+pub fn refusal(stderr: &str) -> Option<String> {
     const GIVEN_UP: &str = "error while loading shared libraries: ";
     let line = stderr.lines().find(|line| line.contains("cannot be preloaded") || line.contains(GIVEN_UP))?;
     let line = line.strip_prefix("ERROR: ld.so: ").unwrap_or(line);
-    Some(shorten(line.split_once(GIVEN_UP).map_or(line, |(_, reason)| reason)))
+    Some(shorten(line.split_once(GIVEN_UP).map_or(line, |(_, reason)| reason).trim_end_matches('.')))
 }
 
 fn outcome(code: i32, ended: &Ended, expected: &Expected<'_>) -> Result<Judgement, String> {
@@ -223,7 +223,9 @@ mod tests {
         refused.stderr =
             "ERROR: ld.so: object '/x.so' from LD_PRELOAD cannot be preloaded (bad): ignored.\n".into();
         let reason = reason(&refused);
-        assert!(reason.starts_with("the library does not load: object '/x.so'"), "{reason}");
+        let expected =
+            "the library does not load: object '/x.so' from LD_PRELOAD cannot be preloaded (bad): ignored";
+        assert_eq!(reason, expected);
     }
 
     #[test]

@@ -18,9 +18,10 @@ use super::plan::{AS_IS, MARK};
 use super::server::shown;
 use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
-use crate::programs::{Record, Sightings, Unserved, put_as_is, put_on};
+use crate::programs::{Record, Sightings, Unserved, preloaded_by_user, put_as_is, put_on};
 use crate::record::{Noise, Pass, RATE};
-use crate::run::{End, Ended, Executor, Interrupt, Invocation};
+use crate::run::{End, Ended, Executor, Interrupt, Invocation, refusal};
+use crate::scratch;
 
 /// The functions whose library a measurement names.
 const FAMILY: &[&str] =
@@ -91,10 +92,14 @@ impl<'a> TrialExecutor<'a> {
 
     /// Runs the program once as the user would. None if interrupted. Fails where it does not succeed.
     pub fn first_look(&mut self) -> Result<Option<FirstLook>> {
-        let record = TempDir::new()?;
+        let record = scratch::folder()?;
         let trial = self.run(self.most_threads(), None, None, Some(record.path()))?;
         if trial.end == End::Interrupted {
             return Ok(None);
+        }
+        let refused = [&trial.stderr, &trial.server_output].into_iter().find_map(|text| refusal(text));
+        if let (Some(reason), Some(libraries)) = (refused, preloaded_by_user()) {
+            bail!("LD_PRELOAD={} of your environment does not load: {reason}", libraries.display());
         }
         if let Some(reason) = self.reason(&trial) {
             let what = match self.subject.kind {
@@ -267,7 +272,7 @@ impl<'a> TrialExecutor<'a> {
         };
         let warm_up =
             invocation.arguments.windows(2).any(|pair| pair[0] == "--pass" && pair[1] == Pass::Canary.name());
-        let record = warm_up.then(TempDir::new).transpose()?;
+        let record = warm_up.then(scratch::folder).transpose()?;
         let padding = invocation.environment.get("PADDING").map(String::as_str);
         let preloaded = (allocator.name != AS_IS).then_some(&allocator);
         let record_path = record.as_ref().map(TempDir::path);

@@ -222,13 +222,22 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
     assert!(!stderr.contains("Standard input"), "{stderr}");
     let (code, stderr) = refused(at, &["-a", "glibc", "--timeout", "0.2", "--", "sleep", "100"]);
     assert!(code == 1 && stderr.ends_with("it ran longer than 0.2 s; --timeout allows more\n"), "{stderr}");
+    let mut broken = tool(at);
+    broken.args(["compare", "-a", "glibc", "--", "sleep", "0.01"]).env("LD_PRELOAD", "/nonexist.so");
+    let (_, stderr) = texts(&broken.output().expect("runs"));
+    const LINKER: &str = "object '/nonexist.so' from LD_PRELOAD cannot be preloaded";
+    let told =
+        format!("\nample: LD_PRELOAD=/nonexist.so of your environment does not load: {LINKER} (cannot open");
+    assert!(stderr.contains(&told) && stderr.ends_with("): ignored\n"), "{stderr}");
+    let mut nowhere = tool(at);
+    nowhere.args(["compare", "-a", "glibc", "--", "sleep", "0.01"]).env("TMPDIR", "/nonexistent");
+    let (_, stderr) = texts(&nowhere.output().expect("runs"));
+    let told = "ample: cannot make a folder for scratch files (TMPDIR says where): No such file or directory";
+    assert!(stderr.starts_with(told), "{stderr}");
     let mut piped = tool(at);
-    piped.args(["compare", "-a", "glibc", "--", "sort"]).stdin(Stdio::piped());
+    piped.args(["compare", "-a", "glibc", "--", "sh", "-c", "read x || exit 9"]).stdin(Stdio::piped());
     let (_, stderr) = texts(&piped.output().expect("runs"));
-    assert!(
-        stderr.contains("too soon") && stderr.contains("CMD; done'. Standard input is a pipe, "),
-        "{stderr}"
-    );
+    assert!(stderr.contains("--exit-code 9. Standard input is a pipe, "), "{stderr}");
     let (code, stderr) = refused(at, &["-a", "glibc", "--metric", "n=x", "--", "sh", "-c", "echo y"]);
     assert_eq!((code, stderr.as_str()), (1, "ample: no 'n' in the output\n"));
 }
