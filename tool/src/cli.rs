@@ -13,7 +13,7 @@ pub use programs::{Compare, Observe, Run};
 pub use runs::{Diff, History, Report};
 
 use crate::record::Shard;
-use crate::run::{DEFAULT_PRESET, Measure, Preset, preset};
+use crate::run::{DEFAULT_PRESET, Measure, Preset, preset, preset_help};
 
 /// Compares memory allocators honestly: on every thread count, in time and in memory.
 #[derive(Debug, Parser)]
@@ -79,10 +79,11 @@ pub struct Bench {
     /// CPUs; in a whole default run 1, 2 and all CPUs]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<Vec<u32>>,
-    /// Blocks: how often every allocator runs every row [default: 3 to 30, within the time of the preset]
+    /// Blocks: how often every allocator runs every row, however long that takes: not together with --budget
+    /// [default: 3 to 30, within the time of the preset]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
-    /// Seconds after which no further block is begun, once there are three
+    /// Seconds after which no further block is begun, once there are three: not together with --runs
     #[arg(long, value_name = "SECONDS", conflicts_with = "runs", value_parser = seconds)]
     pub budget: Option<Duration>,
     /// End earlier, but after ten blocks at the earliest, as soon as the interval of every throughput
@@ -90,9 +91,8 @@ pub struct Bench {
     /// or --runs allows
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub precision: Option<f64>,
-    /// What to measure, and how much of it: quick (a minute), default (five minutes), full (all workloads
-    /// and as much work as they think right), or the series of a seed's document: seed-000 to seed-004
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_PRESET, value_parser = preset)]
+    /// What to measure, and how much of it.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PRESET, value_parser = preset, help = preset_help())]
     pub preset: &'static Preset,
     /// The same as `--preset quick`
     #[arg(long, conflicts_with = "preset")]

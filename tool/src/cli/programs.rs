@@ -54,11 +54,11 @@ pub struct Compare {
     /// Allocators, as in `ample bench`; glibc always takes part [default: all that are found]
     #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
     pub allocators: Option<Vec<String>>,
-    /// Blocks: how often the program runs under every allocator; verdicts need 10 [default: 3 to 10,
-    /// within the budget]
+    /// Blocks: how often the program runs under every allocator, however long that takes: not together with
+    /// --budget; verdicts need 10 [default: 3 to 10, within the budget]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
-    /// Seconds after which no further block is begun, once there are three
+    /// Seconds after which no further block is begun, once there are three: not together with --runs
     #[arg(long, value_name = "SECONDS", conflicts_with = "runs", default_value = "300", value_parser = seconds)]
     pub budget: Duration,
     /// Numbers that are put in for {threads} in CMD (or in --server and --load), one after the other: tells how the program scales

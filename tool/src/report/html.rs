@@ -257,7 +257,7 @@ fn leak_table(leaks: &Leaks) -> LeakTable {
 mod tests {
     use super::*;
     use crate::allocators::{Allocator, Limit};
-    use crate::record::Pass;
+    use crate::record::{Noise, Pass};
     use crate::run::testing::{conclude_with, record, workloads};
 
     fn page(names: &[&str], failing: &str) -> (tempfile::TempDir, String) {
@@ -287,6 +287,8 @@ mod tests {
             block_log: conclusion.block_log,
             workloads: workloads(&plan),
             allocators,
+            noise_at_start: Noise { load: Some(5.02), ..Noise::read() },
+            noise_at_end: Some(Noise { load: None, ..Noise::read() }),
             ..record()
         };
         let parent = tempfile::tempdir().expect("a folder");
@@ -303,6 +305,7 @@ mod tests {
         assert_eq!(page.matches("<svg ").count(), 3);
         assert!(page.contains("ample bench &#x27;it&#x27;\\&#x27;&#x27;s&#x27;"), "the command, for a shell");
         assert!(!page.contains("#0102"), "no stand-in colour is left");
+        assert!(page.contains("<dt>Load</dt><dd>5.02 at the start, unknown at the end</dd>"));
         let plot = folder.path().join("out/plots/larson-throughput.svg");
         let plot = std::fs::read_to_string(plot).expect("a plot");
         assert!(plot.contains("prefers-color-scheme:dark") && plot.contains("var(--s-ample)"));

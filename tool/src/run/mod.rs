@@ -40,7 +40,9 @@ pub use measures::{Measure, passes};
 pub use past::Past;
 pub use plan::{Entry, Plan, Request};
 pub use planted::{MARK as PLANTED_MARK, Planted};
-pub use presets::{DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, TIMEOUT, find as preset};
+pub use presets::{
+    DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, TIMEOUT, find as preset, help as preset_help,
+};
 pub use process::{OWN_VARIABLES, ProcessExecutor, decode, inherited_environment, reap};
 pub use program::Program;
 pub use progress::{Progress, clock};

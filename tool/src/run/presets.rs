@@ -79,6 +79,8 @@ impl Item {
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
+    /// What it is, in a few words.
+    pub is: &'static str,
     /// Its workloads, in the order of tables.
     pub items: &'static [Item],
     /// Whether all other workloads that there are follow, each as it comes.
@@ -109,9 +111,10 @@ const MINUTE: u64 = 60;
 /// Time after which a process has failed, where nothing else is said.
 pub const TIMEOUT: Duration = Duration::from_secs(MINUTE);
 
-const fn preset(name: &'static str, items: &'static [Item], budget_seconds: u64) -> Preset {
+const fn preset(name: &'static str, is: &'static str, items: &'static [Item], budget_seconds: u64) -> Preset {
     Preset {
         name,
+        is,
         items,
         others_too: false,
         size: Size::Default,
@@ -133,33 +136,59 @@ const LIMITS: &[&str] = &["floor", "single-lock"];
 
 /// All of them.
 pub const PRESETS: &[Preset] = &[
-    Preset { size: Size::Quick, ..preset(QUICK, COMMON, 35) },
-    Preset { sweep: Sweep::Ends, blocks: Some(30), ..preset(DEFAULT, DEFAULTS, 265) },
+    Preset { size: Size::Quick, ..preset(QUICK, "a minute", COMMON, 35) },
+    Preset { sweep: Sweep::Ends, blocks: Some(30), ..preset(DEFAULT, "five minutes", DEFAULTS, 265) },
     Preset {
         size: Size::Full,
         others_too: true,
         blocks: Some(20),
         arms: LIMITS,
         measures: &[Measure::All],
-        ..preset("full", COMMON, 180 * MINUTE)
+        ..preset(
+            "full",
+            "all workloads and measures, and as much work as they think right",
+            COMMON,
+            180 * MINUTE,
+        )
     },
-    Preset { sweep: Sweep::Ends, ..preset("small-blocks", SMALL_BLOCKS, 30 * MINUTE) },
-    Preset { sweep: Sweep::Ends, ..preset("large-blocks", LARGE_BLOCKS, 30 * MINUTE) },
-    preset("random-programs", programs::PROGRAMS, 15 * MINUTE),
-    preset("many-cores", many_cores::ROWS, 15 * MINUTE),
+    Preset {
+        sweep: Sweep::Ends,
+        ..preset("small-blocks", "up to 32 KiB, in every pattern", SMALL_BLOCKS, 30 * MINUTE)
+    },
+    Preset { sweep: Sweep::Ends, ..preset("large-blocks", "from 64 KiB on", LARGE_BLOCKS, 30 * MINUTE) },
+    preset("random-programs", "traits drawn at random", programs::PROGRAMS, 15 * MINUTE),
+    preset(
+        "many-cores",
+        "small blocks on up to twice as many threads as there are CPUs",
+        many_cores::ROWS,
+        15 * MINUTE,
+    ),
     // To fill and check 8 GB takes minutes.
-    Preset { timeout: Duration::from_secs(10 * MINUTE), ..preset("live-heap", LIVE_HEAP, 60 * MINUTE) },
-    Preset { arms: SINGLE_LOCK, ..preset("seed-000", SEED_000, 60 * MINUTE) },
-    Preset { arms: SINGLE_LOCK, ..preset("seed-001", SEED_001, 60 * MINUTE) },
-    Preset { arms: SINGLE_LOCK, ..preset("seed-002", SEED_002, 60 * MINUTE) },
-    Preset { arms: THRESHOLD_2001, ..preset("seed-003", SEED_003, 60 * MINUTE) },
-    Preset { arms: THRESHOLD_2001, ..preset("seed-004", SEED_004, 60 * MINUTE) },
+    Preset {
+        timeout: Duration::from_secs(10 * MINUTE),
+        ..preset("live-heap", "1 MB to 8 GB of live blocks", LIVE_HEAP, 60 * MINUTE)
+    },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-000", "Lever & Boreham 1999", SEED_000, 60 * MINUTE) },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-001", "Lever & Boreham 2000", SEED_001, 60 * MINUTE) },
+    Preset { arms: SINGLE_LOCK, ..preset("seed-002", "elfmalloc 2017", SEED_002, 60 * MINUTE) },
+    Preset {
+        arms: THRESHOLD_2001,
+        ..preset("seed-003", "glibc's sliding threshold, 2006", SEED_003, 60 * MINUTE)
+    },
+    Preset { arms: THRESHOLD_2001, ..preset("seed-004", "Dementiev 2009", SEED_004, 60 * MINUTE) },
 ];
 
 /// Finds a preset. Fails with a usage error for an unknown name.
 pub fn find(name: &str) -> Result<&'static Preset, UsageError> {
     let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| unknown("preset", name, &names))
+}
+
+/// What `--preset` takes, for its help.
+pub fn help() -> String {
+    let named = |preset: &Preset| format!("{} ({})", preset.name, preset.is);
+    let all: Vec<String> = PRESETS.iter().map(named).collect();
+    format!("What to measure, and how much of it: {}", all.join(", "))
 }
 
 const TEN_MILLION: &[Setting] = &[("iterations", 10_000_000.0)];

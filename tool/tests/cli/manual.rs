@@ -48,3 +48,23 @@ fn every_command_has_a_manual_page() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(texts(&refused).1.contains("cannot make the folder file"));
 }
+
+#[test]
+fn the_help_has_every_preset_and_says_which_options_exclude_each_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ample = |arguments: &[&str]| {
+        let (out, error) = texts(&tool(folder.path()).args(arguments).output().expect("runs"));
+        (out + &error).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let help = ample(&["bench", "--help"]);
+    let refusal = ample(&["bench", "--preset", "nope"]);
+    let names = refusal.split_once("valid: ").expect("names").1.split(" For more").next().expect("one");
+    assert!(names.split(", ").count() > 10, "{names}");
+    for name in names.split(", ") {
+        assert!(help.contains(&format!("{name} (")), "{name}: {help}");
+    }
+    for help in [help, ample(&["compare", "--help"])] {
+        let both = ["not together with --budget", "not together with --runs"];
+        assert!(both.iter().all(|text| help.contains(text)), "{help}");
+    }
+}
