@@ -33,4 +33,8 @@ grep -q '"found": "carried by the tool"' run/run.json || fail "the library is no
 # Without a cache that takes files, one line says what to do.
 if env -i XDG_CACHE_HOME=/proc/nothing "$work/ample" run -- /bin/true 2>refused; then fail "a cache in /proc"; fi
 [ "$(wc -l <refused)" = 1 ] && grep -q 'set XDG_CACHE_HOME' refused || fail "$(cat refused)"
+# What needs no cache is listed all the same, with advice that needs no clone.
+env -i XDG_CACHE_HOME=/proc/nothing "$work/ample" allocators >listed || fail "no list without a cache"
+grep -q '^ *glibc ' listed && grep -q 'set XDG_CACHE_HOME' listed || fail "$(cat listed)"
+grep -q 'ample allocators' listed && ! grep -q 'cargo ample allocators' listed || fail "$(cat listed)"
 echo "an installed tool serves, measures and reports without a clone: $(ls "$work"/cache/ample/*)"

@@ -12,12 +12,17 @@ use anyhow::{Context as _, Result};
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
+/// Whether the tool carries any, and thus needs no clone: it is installed.
+pub fn is_installed() -> bool {
+    !FILES.is_empty()
+}
+
 /// The folder with the carried files, all of them as they were built; none where the tool carries none.
 ///
 /// # Errors
 /// There is no folder for caches, or it takes no files.
 pub fn folder() -> Result<Option<PathBuf>> {
-    if FILES.is_empty() {
+    if !is_installed() {
         return Ok(None);
     }
     const REMEDY: &str =

@@ -31,6 +31,7 @@ mod process;
 mod tidy;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -52,6 +53,11 @@ fn main() -> ExitCode {
         Some((chore, rest)) => (chore.to_str(), rest),
         None => (None, &[][..]),
     };
+    if asks_for_usage(&arguments) {
+        // A reader that has gone away (`| head`) is no error.
+        let _ = writeln!(std::io::stdout(), "{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let outcome = match chore {
         Some("ample") if rest.first().is_some_and(|first| first == "peers") => peers::build(&rest[1..]),
         Some("ample") => ample::build_and_become_the_tool(rest),
@@ -77,4 +83,30 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Whether this asks how the chores are called. What follows `ample` is the tool's own business, but for `peers`.
+fn asks_for_usage(arguments: &[OsString]) -> bool {
+    let is_tools = arguments.first().is_some_and(|first| first == "ample");
+    let is_peers = arguments.get(1).is_some_and(|second| second == "peers");
+    (!is_tools || is_peers) && arguments.iter().any(|word| word == "--help" || word == "-h")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usage_is_asked_for_by_help_and_the_tool_has_its_own() {
+        let asks = |words: &str| asks_for_usage(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(
+            asks("--help")
+                && asks("peers --help")
+                && asks("ample peers --help")
+                && asks("ample peers jemalloc -h")
+        );
+        assert!(
+            !asks("ample --help") && !asks("ample bench --help") && !asks("ample peers") && !asks("tidy")
+        );
+    }
 }

@@ -50,10 +50,17 @@ pub struct Known {
 }
 
 impl Known {
-    /// The exact command that brings it onto this machine.
-    pub fn install(&self) -> String {
+    /// The exact command that brings it onto this machine, for a tool that is installed, or one in a clone.
+    pub fn install(&self, installed: bool) -> String {
         match self.origin {
+            Origin::Ours | Origin::Limit(_) if installed => "ample allocators".into(),
             Origin::Ours | Origin::Limit(_) => "cargo ample allocators".into(),
+            Origin::Bundled if installed => {
+                format!(
+                    "cargo ample peers {} in a clone, whose target/peers AMPLE_PEERS_DIR then names",
+                    self.name
+                )
+            }
             Origin::System => "apt-get install libc6".into(),
             Origin::Bundled => format!("cargo ample peers {}", self.name),
             Origin::Debian { package, .. } | Origin::Llvm { package } => format!("apt-get install {package}"),

@@ -47,6 +47,10 @@ pub struct Finder {
     limits: PathBuf,
     /// Whether the tool carries the project's own libraries.
     carried: bool,
+    /// Why they could not be unpacked.
+    refused: Option<String>,
+    /// Whether the tool is installed, and needs no clone.
+    installed: bool,
     libraries: Vec<PathBuf>,
     llvm: PathBuf,
 }
@@ -59,7 +63,11 @@ impl Finder {
         let folder = executable.parent().context("the tool's own path has no folder")?;
         let set = |name: &str, default: PathBuf| env::var_os(name).map_or(default, PathBuf::from);
         let beside = folder.join("libample.so");
-        let carried = if beside.exists() { None } else { carried::folder()? };
+        // Others can do without them.
+        let (carried, refused) = match if beside.exists() { Ok(None) } else { carried::folder() } {
+            Ok(folder) => (folder, None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
         let limits = carried.clone().unwrap_or_else(|| folder.join("../limits"));
         let triplet = format!("{}-linux-gnu", env::consts::ARCH);
         Ok(Self {
@@ -67,6 +75,8 @@ impl Finder {
             peers: set("AMPLE_PEERS_DIR", folder.join("../peers")),
             limits: set("AMPLE_LIMITS_DIR", limits),
             carried: carried.is_some(),
+            refused,
+            installed: carried::is_installed(),
             libraries: vec![
                 PathBuf::from("/usr/lib").join(triplet),
                 "/usr/lib64".into(),
@@ -85,9 +95,16 @@ impl Finder {
             peers: folder.to_owned(),
             limits: folder.to_owned(),
             carried: false,
+            refused: None,
+            installed: false,
             libraries: vec![folder.to_owned()],
             llvm: folder.to_owned(),
         }
+    }
+
+    /// Why what the tool carries could not be unpacked; none where it was, or need not be.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     /// Every known allocator: found, or missing with the reason.
@@ -114,13 +131,14 @@ impl Finder {
         found.map_err(|error| Missing {
             name: known.name.into(),
             reason: line(error),
-            install: known.install(),
+            install: known.install(self.installed),
         })
     }
 
     fn find_ours(&self) -> Result<Allocator> {
         if !self.ours.exists() {
-            return Err(anyhow!("{} does not exist", self.ours.display()));
+            let missing = || format!("{} does not exist", self.ours.display());
+            return Err(anyhow!(self.refused.clone().unwrap_or_else(missing)));
         }
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
         let found = match (env::var_os("AMPLE_LIB"), self.carried) {
@@ -153,7 +171,7 @@ impl Finder {
     fn find_limit(&self, name: &str, limit: Limit) -> Result<Allocator> {
         let library = self.limits.join(format!("lib{name}.so"));
         if !library.exists() {
-            return Err(anyhow!("not built yet"));
+            return Err(anyhow!(self.refused.clone().unwrap_or_else(|| "not built yet".into())));
         }
         let version = Some(env!("CARGO_PKG_VERSION").to_owned());
         let found = match limit {
@@ -239,6 +257,7 @@ fn runtime_folders(root: &Path) -> impl Iterator<Item = PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::select;
     use super::*;
 
     fn finder(folder: &Path) -> Finder {
@@ -265,6 +284,24 @@ mod tests {
         assert_eq!(missing(&finder, "tbbmalloc").install, "apt-get install libtbbmalloc2");
         assert_eq!(missing(&finder, "scudo").install, "apt-get install libclang-rt-dev");
         assert!(finder.by_name("nothing").is_none());
+        let installed = Finder { installed: true, ..finder };
+        assert_eq!(missing(&installed, "ample").install, "ample allocators");
+        let peer = "cargo ample peers mimalloc3 in a clone, whose target/peers AMPLE_PEERS_DIR then names";
+        assert_eq!(missing(&installed, "mimalloc3").install, peer);
+    }
+
+    #[test]
+    fn where_nothing_can_be_unpacked_others_are_found_and_no_run_goes_without_our_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = Some("cannot write to /x: set XDG_CACHE_HOME".to_owned());
+        let finder = Finder { refused: refused.clone(), ..finder(folder.path()) };
+        assert!(finder.by_name("glibc").expect("known").is_ok());
+        for name in ["ample", "floor"] {
+            assert_eq!(Some(missing(&finder, name).reason), refused);
+        }
+        let chosen = |list: Option<&[String]>| select(&finder, list, &[]).map(|chosen| chosen.len());
+        assert_eq!(chosen(None).map_err(|error| error.to_string()).err(), refused);
+        assert_eq!(chosen(Some(&["glibc".to_owned()])).ok(), Some(1));
     }
 
     #[test]

@@ -23,6 +23,9 @@ use crate::error::{UsageError, unknown};
 /// no library; so that a run starts with all that was asked for, or not at all.
 pub fn select(finder: &Finder, list: Option<&[String]>, arms: &[&str]) -> Result<Vec<Allocator>> {
     let Some(list) = list else {
+        if let Some(reason) = finder.refused() {
+            bail!("{reason}");
+        }
         let arms = arms.iter().map(|arm| entry(finder, arm));
         let found = finder.all().into_iter().filter_map(Result::ok);
         return found.filter(|allocator| allocator.limit.is_none()).map(Ok).chain(arms).collect();

@@ -36,11 +36,12 @@ impl Program {
         };
         let path = env::var_os("AMPLE_WORKLOAD").map_or_else(beside, |path| Ok(path.into()))?;
         if !path.is_file() {
-            bail!(
-                "the workloads' program {} does not exist; `cargo ample workloads` builds it, \
-                 or AMPLE_WORKLOAD names another one",
-                path.display()
-            );
+            let remedy = if carried::is_installed() {
+                "without AMPLE_WORKLOAD the tool takes the one that it carries"
+            } else {
+                "`cargo ample workloads` builds it, or AMPLE_WORKLOAD names another one"
+            };
+            bail!("the workloads' program {} does not exist; {remedy}", path.display());
         }
         let descriptions = list(&path)?;
         if descriptions.is_empty() {
