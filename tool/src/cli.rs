@@ -107,8 +107,8 @@ pub struct Bench {
     /// [default: what the preset asks for: full all, the others none]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub measures: Option<Vec<Measure>>,
-    /// Check the request, list the rows that would be measured, and stop
-    #[arg(long)]
+    /// Check the request, list the rows that would be measured, and stop: for readers, not as JSON
+    #[arg(long, conflicts_with = "json")]
     pub dry_run: bool,
     /// Output folder; otherwise `ample-out/UTC-HOST` with the time and the name of this machine
     #[arg(short, long, value_name = "DIR")]

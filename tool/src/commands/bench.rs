@@ -51,6 +51,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     if arguments.dry_run {
         return list(&plan, &program, &chosen);
     }
+    history::check(arguments)?;
     let timeout = arguments.timeout.unwrap_or(preset.timeout);
     let whole = stopping(arguments, preset);
     let stopping = share(whole, arguments)?;

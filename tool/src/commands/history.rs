@@ -17,6 +17,11 @@ use crate::stats::Estimate;
 /// The variable that continuous integration sets.
 const CI: &str = "CI";
 
+/// Fails where the user names a database that cannot take the run: before it is measured.
+pub(super) fn check(arguments: &Bench) -> Result<()> {
+    arguments.history.as_deref().map_or(Ok(()), |path| History::open(path).map(drop))
+}
+
 /// Adds a finished run where the user wants that. What goes wrong is a warning: the run itself is there. A
 /// shard is no run: `ample history --add` adds it together with the others.
 pub(super) fn keep(arguments: &Bench, run: &Run, summary: &Summary, samples: &[Sample], folder: &Path) {

@@ -33,6 +33,7 @@ impl Stored {
     pub fn open(path: &Path) -> Result<Self> {
         let record = path.join("run.json");
         let text = regular::read(&record).map_err(|error| match error.kind() {
+            ErrorKind::NotFound if !path.exists() => anyhow!("there is no folder {}", path.display()),
             ErrorKind::NotFound => anyhow!("{} holds no run: it has no run.json", path.display()),
             _ => anyhow!("cannot read {}: {error}", record.display()),
         })?;
@@ -111,6 +112,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let refused = || Stored::open(folder.path()).expect_err("refused").to_string();
         assert!(refused().ends_with("holds no run: it has no run.json"), "{}", refused());
+        let nowhere = Stored::open(Path::new("/nonexistent/run")).expect_err("refused").to_string();
+        assert_eq!(nowhere, "there is no folder /nonexistent/run");
         fs::write(folder.path().join("run.json"), "{").expect("written");
         assert!(refused().ends_with("run.json is damaged"), "{}", refused());
         fs::write(folder.path().join("run.json"), r#"{"schema_version":7}"#).expect("written");

@@ -230,6 +230,7 @@ fn markdown(page: &Page<'_>) -> Result<String> {
 fn fill(mut environment: Environment<'_>, template: &str, page: &impl Serialize) -> Result<String> {
     environment.add_filter("bytes", |bytes: f64| units::bytes(bytes));
     environment.add_filter("threads", |count: u32| units::threads(count));
+    environment.add_filter("rows", |count: usize| units::rows(count));
     // Where a long name may be broken.
     environment.add_filter("parts", |name: String| {
         name.split_inclusive([':', '=', '_']).map(str::to_owned).collect::<Vec<_>>()

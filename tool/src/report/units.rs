@@ -81,6 +81,11 @@ pub fn threads(count: u32) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
+/// A number of rows: `1 row`, `2 rows`.
+pub fn rows(count: usize) -> String {
+    format!("{count} row{}", if count == 1 { "" } else { "s" })
+}
+
 /// A time stamp as in `20261120T143200Z`, as people write it: `20 November 2026, 14:32 UTC`.
 pub fn moment(stamp: &str) -> String {
     let parsed = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", stamp);
@@ -131,6 +136,7 @@ mod tests {
             (floor(0.1234).as_str(), threads(1).as_str(), threads(2).as_str()),
             ("12.3 %", "1 thread", "2 threads")
         );
+        assert_eq!((rows(0).as_str(), rows(1).as_str()), ("0 rows", "1 row"));
         assert_eq!(floor(128.58), "unknown");
         assert_eq!(moment("20261120T143200Z"), "20 November 2026, 14:32 UTC");
         assert_eq!(moment("yesterday"), "yesterday");

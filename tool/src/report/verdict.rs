@@ -69,13 +69,13 @@ fn standing(subject: &str, allocator: &Overall, blocks: usize) -> String {
         (1, _) => ", without 1 that failed".into(),
         (failed, _) => format!(", without {failed} that failed"),
     };
+    let rows = units::rows(allocator.rows);
     format!(
-        "{subject} reaches {} glibc's throughput{} at {} its peak memory{} (geometric means over {} rows{missing}).",
+        "{subject} reaches {} glibc's throughput{} at {} its peak memory{} (geometric means over {rows}{missing}).",
         interval(&throughput),
         remark(&throughput, blocks),
         interval(&peak_rss),
-        remark(&peak_rss, blocks),
-        allocator.rows
+        remark(&peak_rss, blocks)
     )
 }
 

@@ -38,7 +38,7 @@ fn what_does_not_exist_is_a_usage_error_with_a_suggestion() {
 #[test]
 fn malformed_options_are_usage_errors() {
     let folder = tempfile::tempdir().expect("a folder");
-    for arguments in [["--threads", "0"], ["--runs", "none"], ["--timeout", "-1"]] {
+    for arguments in [["--dry-run", "--json"], ["--threads", "0"], ["--runs", "none"], ["--timeout", "-1"]] {
         let output = tool(folder.path()).arg("bench").args(arguments).output().expect("runs");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
