@@ -57,11 +57,12 @@ struct Page<'a> {
     command: String,
 }
 
-/// An allocator's name, and the name of its colour.
+/// An allocator's name, the name of its colour, and its marker in plots.
 #[derive(Serialize)]
 struct Name<'a> {
     allocator: &'a str,
     colour: &'static str,
+    marker: char,
 }
 
 /// One workload on the page.
@@ -205,9 +206,11 @@ fn has_limit(summary: &Summary, rows: &[&Row]) -> bool {
 }
 
 fn names(summary: &Summary) -> Vec<Name<'_>> {
-    let name = |allocator: &str| COLOURS[look(allocator).colour].name;
-    let of = summary.allocators.iter().map(|allocator| allocator.name.as_str());
-    of.map(|allocator| Name { allocator, colour: name(allocator) }).collect()
+    let name = |allocator| {
+        let look = look(allocator);
+        Name { allocator, colour: COLOURS[look.colour].name, marker: look.marker.character() }
+    };
+    summary.allocators.iter().map(|allocator| name(&allocator.name)).collect()
 }
 
 /// Fills in a page.
@@ -310,6 +313,16 @@ mod tests {
         let plot = folder.path().join("out/plots/larson-throughput.svg");
         let plot = std::fs::read_to_string(plot).expect("a plot");
         assert!(plot.contains("prefers-color-scheme:dark") && plot.contains("var(--s-ample)"));
+    }
+
+    #[test]
+    fn the_legend_tells_relatives_apart_as_plots_do() {
+        let (_folder, page) = page(&["glibc", "jemalloc", "jemalloc-debian", "mimalloc-debian"], "");
+        for told in
+            ["●</span>jemalloc</label>", "○</span>jemalloc-debian</label>", "▲</span>mimalloc-debian</label>"]
+        {
+            assert!(page.contains(told), "{told}");
+        }
     }
 
     #[test]

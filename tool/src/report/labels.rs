@@ -51,6 +51,16 @@ pub enum End {
     Right,
 }
 
+/// How far above or below its point the middle line of a label is at most that stands beside it.
+const BESIDE: i32 = 12;
+
+/// A line from a point to the end of its label that lies at this place; none where the label is beside it.
+pub fn leader(point: (i32, i32), place: (i32, i32)) -> Option<[(i32, i32); 2]> {
+    let (across, along) = (place.0 - point.0, place.1 - point.1);
+    let near = (point.0 + 2 * across.signum(), point.1 + 6 * along.signum());
+    (along.abs() > BESIDE).then_some([near, (place.0 - 2 * across.signum(), place.1)])
+}
+
 /// Where an end of each label's middle line goes, and which, for labels around points anywhere within
 /// `bounds`: the place next to the point that covers least of other labels and of `obstacles`.
 pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec<(Label, (i32, i32), End)> {
@@ -60,7 +70,7 @@ pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec
         let character = if label.look.is_bold() { BOLD_CHARACTER } else { CHARACTER };
         let width = label.text.chars().count() as i32 * character;
         let (x, y) = label.at;
-        let rows = [-12, 12, -26, 26, -40, 40];
+        let rows = [-BESIDE, BESIDE, -26, 26, -40, 40];
         let places =
             rows.into_iter().flat_map(|row| [(x + 8, y + row, End::Left), (x - 8, y + row, End::Right)]);
         let area = |&(at, middle, end): &(i32, i32, End)| {
@@ -108,6 +118,13 @@ mod tests {
             }
             prop_assert!(placed.iter().all(|(_, height)| (0..=300).contains(height)));
         }
+    }
+
+    #[test]
+    fn a_name_away_from_its_point_is_led_to() {
+        assert_eq!([(108, 88), (92, 112)].map(|place| leader((100, 100), place)), [None, None]);
+        assert_eq!(leader((100, 100), (108, 74)), Some([(102, 94), (106, 74)]));
+        assert_eq!(leader((100, 100), (92, 140)), Some([(98, 106), (94, 140)]));
     }
 
     #[test]

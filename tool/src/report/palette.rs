@@ -74,6 +74,18 @@ pub enum Marker {
     None,
 }
 
+impl Marker {
+    /// The character that looks like it in a line of text.
+    pub fn character(self) -> char {
+        match self {
+            Self::Disc => '●',
+            Self::Ring => '○',
+            Self::Triangle => '▲',
+            Self::None => ' ',
+        }
+    }
+}
+
 /// Looks of an allocator.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {

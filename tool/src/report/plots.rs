@@ -26,6 +26,8 @@ const FONT: u32 = 18;
 /// Room for one character of the labels at the ends of curves, and for what leads to them.
 const CHARACTER: u32 = 10;
 const LEADER: u32 = 24;
+/// How strong a line is that leads from a point to its name.
+pub(super) const LED: f64 = 0.35;
 /// Characters of a label at most; the tables have the whole name.
 const LONGEST_LABEL: usize = 16;
 /// Length of a dash, and of the gap behind it.
@@ -200,7 +202,7 @@ pub(super) fn draw_names(area: &Area<'_>, labels: Vec<Label>, room: u32) -> Resu
     for (label, y) in place(labels, FONT as i32 + 1, 8..CURVES.1 as i32 - 60) {
         begin_group(area, &label.text)?;
         let leader = vec![(label.at.0 + 4, label.at.1), (column - 2, y)];
-        area.draw(&PathElement::new(leader, stand_in(label.look.colour).mix(0.35))).map_err(failed)?;
+        area.draw(&PathElement::new(leader, stand_in(label.look.colour).mix(LED))).map_err(failed)?;
         area.draw(&Text::new(shortened(&label.text), (column, y), name_style(label.look))).map_err(failed)?;
         end_group(area)?;
     }

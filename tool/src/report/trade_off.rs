@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use anyhow::Result;
 use plotters::chart::ChartBuilder;
-use plotters::prelude::{Color as _, IntoDrawingArea as _, LineSeries, SVGBackend, Text};
+use plotters::prelude::{Color as _, IntoDrawingArea as _, LineSeries, PathElement, SVGBackend, Text};
 use plotters::style::RGBColor;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
 use super::frontier::staircase;
-use super::labels::{End, Label, place_around};
+use super::labels::{End, Label, leader, place_around};
 use super::palette::{FAINT, GRID, INK, Look, look, stand_in};
-use super::plots::{Area, Chart, begin_group, draw_markers, end_group, failed, name_style, text, thin};
+use super::plots::{Area, Chart, LED, begin_group, draw_markers, end_group, failed, name_style, text, thin};
 use super::summary::Summary;
 use super::{svg, units};
 use crate::stats::Estimate;
@@ -113,6 +113,10 @@ fn draw_trade_off(
     let bounds = (left as i32 + 12, 0, PICTURE.0 as i32, (PICTURE.1 - below) as i32);
     for (label, at, end) in place_around(labels, &obstacles, bounds) {
         begin_group(area, &label.text)?;
+        if let Some(line) = leader(label.at, at) {
+            let style = stand_in(label.look.colour).mix(LED);
+            area.draw(&PathElement::new(line.to_vec(), style)).map_err(failed)?;
+        }
         let side = if end == End::Left { HPos::Left } else { HPos::Right };
         let style = name_style(label.look).pos(Pos::new(side, VPos::Center));
         area.draw(&Text::new(label.text, at, style)).map_err(failed)?;
@@ -126,4 +130,24 @@ fn span<'a>(estimates: impl Iterator<Item = &'a Estimate>) -> Range<f64> {
     let (low, high) = estimates
         .fold((1.0_f64, 1.0_f64), |(low, high), estimate| (low.min(estimate.low), high.max(estimate.high)));
     low / 1.15..high * 1.15
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators::Allocator;
+    use crate::run::testing::conclude;
+
+    #[test]
+    fn names_that_crowd_around_one_point_are_led_to_it() {
+        let leaders = |names: &[&str]| {
+            let allocators: Vec<Allocator> = names.iter().map(|name| Allocator::fake(name)).collect();
+            let (plan, conclusion) = conclude(&allocators, 3, usize::MAX, |_, _| None);
+            let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+            let drawing = trade_off(&summary).expect("drawn").expect("a picture");
+            drawing.matches(r#"opacity="0.35""#).count()
+        };
+        assert_eq!(leaders(&["glibc", "x"]), 0);
+        assert!(leaders(&["glibc", "x", "y", "z", "v", "w"]) >= 2);
+    }
 }
