@@ -255,3 +255,40 @@ fn a_rust_program_on_its_own_jemalloc_stays_there() {
         "{code} {checked}"
     );
 }
+
+/// An allocator with C++'s operators of its own, by the names that the linker knows them by.
+const OPERATORS: &str = concat!(
+    include_str!("serving.c"),
+    "\nvoid *_Znwm(size_t size) { return take(16, size); }\nvoid _ZdlPv(void *block) { (void)block; }\n"
+);
+const OPERATORS_USED: &str = "#include <stdlib.h>\n#include <unistd.h>\nvoid *_Znwm(size_t);\nvoid _ZdlPv(void *);\n\
+    int main(void) { free(malloc(9)); _ZdlPv(_Znwm(9)); return usleep(20000); }";
+
+#[test]
+fn operators_new_and_delete_of_another_allocator_fail_the_check_and_the_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let linked = library(at, "linked", OPERATORS, &["-fno-builtin", "-Wl,-soname,liblinked.so"]);
+    library(at, "whole", OPERATORS, &["-fno-builtin"]);
+    let path = format!("-Wl,-rpath,{}", at.display());
+    program(at, "jobs", OPERATORS_USED, &["-fno-builtin", &path, &linked.display().to_string()]);
+    let run = |words: &[&str]| {
+        let output = tool(at).args(words).stdin(Stdio::null()).output().expect("runs");
+        let (stdout, stderr) = texts(&output);
+        (output.status.code().expect("a code"), stdout, stderr)
+    };
+    let (code, _, stderr) = run(&["run", "--check", "-a", "glibc", "--", "./jobs"]);
+    let says = "glibc serves malloc in 1 process (jobs), but operator new and delete of jobs are served by /";
+    assert!(code == 1 && stderr.contains(says) && stderr.contains("/liblinked.so"), "{code} {stderr}");
+    let (code, _, stderr) = run(&["run", "--check", "-a", "./libwhole.so", "--", "./jobs"]);
+    assert!(code == 0 && stderr.contains("whole serves malloc in 1 process (jobs): "), "{code} {stderr}");
+
+    let words = ["compare", "-a", "glibc,./libwhole.so", "-r", "1", "--out", "out", "--"];
+    let (code, stdout, _) = run(&[&words[..], &["./jobs"]].concat());
+    let says = "glibc: failed: wrong library: operator new is served by /";
+    assert!(code == 5 && stdout.contains(says), "{code} {stdout}");
+    let words = ["compare", "-a", "glibc", "-r", "1", "--out", "child", "--"];
+    let (_, stdout, _) = run(&[&words[..], &["sh", "-c", "./jobs; :"]].concat());
+    let says = "jobs among its processes stays on another allocator with operator new and delete: /";
+    assert!(stdout.contains(says), "{stdout}");
+}
