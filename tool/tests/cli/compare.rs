@@ -404,6 +404,20 @@ fn a_program_is_run_on_several_thread_counts_and_said_to_scale() {
 }
 
 #[test]
+fn work_that_threads_share_out_is_not_said_to_scale() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; : {threads}";
+    let words = ["-r", "1", "-a", "glibc", "--threads", "1,2", "--", "sh", "-c", script];
+    let compared = compare(folder.path(), &words);
+    assert!(compared["scaling"][0]["factor"].is_null(), "{compared}");
+    let verdict = compared["verdict"].as_str().expect("a sentence");
+    assert!(verdict.contains("the processor time did not grow with the threads, so the work"), "{verdict}");
+    assert!(!verdict.contains("it scales on"), "{verdict}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("cannot be told: the processor time did not grow with the threads"));
+}
+
+#[test]
 fn thread_counts_need_a_place_in_the_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, stderr) = refused(folder.path(), &["--threads", "1,2", "--", "sleep", "0.02"]);
