@@ -90,7 +90,7 @@ fn a_static_program_is_measured_as_it_is_and_nothing_else() {
     let waits =
         "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(20000); }";
     program(folder.path(), "fixed", waits, &["-static"]);
-    let compared = compare(folder.path(), &["-a", "glibc", "-r", "2", "--", "./fixed"]);
+    let compared = compare_and(folder.path(), &["-a", "glibc", "-r", "2", "--", "./fixed"], 5);
     assert_eq!(names(&compared), ["as-is"]);
     assert!(value(&compared, "as-is", "time") >= 0.02);
     assert_eq!(compared["verdict"], "Nothing can be compared: only 'as-is' has numbers.");
