@@ -418,6 +418,20 @@ fn work_that_threads_share_out_is_not_said_to_scale() {
 }
 
 #[test]
+fn one_block_shows_no_intervals() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "good", SERVING, &[]);
+    let compared = compare(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "sleep", "0.02"]);
+    let throughput = &compared["summary"]["rows"][0]["cells"][1]["throughput"];
+    assert!(throughput["value"].is_f64() && throughput["high"].is_null(), "{throughput}");
+    let verdict = compared["verdict"].as_str().expect("a sentence");
+    assert!(verdict.starts_with("Nothing is clearly faster than glibc so far"), "{verdict}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("(here unknown in speed, unknown in memory)") && page.contains("<small>?</small>"));
+    assert!(!page.contains("inf %") && !page.contains("–inf"));
+}
+
+#[test]
 fn thread_counts_need_a_place_in_the_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, stderr) = refused(folder.path(), &["--threads", "1,2", "--", "sleep", "0.02"]);

@@ -212,6 +212,14 @@ pub fn told(all: &[Scaling]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
+impl Scaling {
+    /// The factor and its interval, as text.
+    pub fn figures(&self) -> [String; 2] {
+        let Some(factor) = self.factor else { return ["–".into(), String::new()] };
+        [format!("{:.2}", factor.value), units::interval(factor)]
+    }
+}
+
 /// All of it as a table for a terminal; empty where there is nothing.
 pub fn table(all: &[Scaling]) -> String {
     if all.is_empty() {
@@ -219,11 +227,12 @@ pub fn table(all: &[Scaling]) -> String {
     }
     let head = ["scaling", "threads", "times the work", "95 % interval", "ideal", ""].map(str::to_owned);
     let line = |scaling: &Scaling| {
+        let [factor, interval] = scaling.figures();
         vec![
             scaling.allocator.clone(),
             format!("{} → {}", scaling.from, scaling.to),
-            scaling.factor.map_or("–".into(), |factor| format!("{:.2}", factor.value)),
-            scaling.factor.map_or(String::new(), units::interval),
+            factor,
+            interval,
             format!("{:.0}", scaling.ideal),
             scaling.word.to_owned(),
         ]
