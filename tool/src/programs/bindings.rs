@@ -19,6 +19,8 @@ const DECISIVE: &[&str] = &["malloc", "free", "calloc", "realloc"];
 const OPERATORS: &[&str] = &["_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"];
 /// Those arguments: none, an alignment, no exceptions, or both.
 const FURTHER: &[&str] = &["", "St11align_val_t", "RKSt9nothrow_t", "St11align_val_tRKSt9nothrow_t"];
+/// How the names of C++ runtimes begin.
+const RUNTIMES: &[&str] = &["libstdc++.", "libc++.", "libc++abi."];
 /// What the dynamic linker is asked to record: bindings, and which program is started.
 const CATEGORIES: &str = "bindings,libs";
 
@@ -37,6 +39,8 @@ struct Process {
     programs: Vec<String>,
     /// The first words of the commands.
     words: BTreeSet<String>,
+    /// Whether libraries are being loaded: what is bound now need not be called.
+    loading: bool,
     /// Whether the last one has left by `exit`: no other took its place.
     ended: bool,
     /// Their files.
@@ -78,6 +82,8 @@ impl Record {
     pub fn write_to(folder: &Path, command: &mut Command) -> io::Result<()> {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
         command.env("LD_DEBUG", CATEGORIES).env("LD_DEBUG_OUTPUT", folder.join("process"));
+        // With it all is bound at once, and what is never called cannot be told from the rest.
+        command.env_remove("LD_BIND_NOW");
         Ok(())
     }
 
@@ -176,7 +182,7 @@ impl Record {
 impl Process {
     fn note(&mut self, line: &str) {
         if let Some((_, program)) = line.split_once("transferring control: ") {
-            self.ended = false;
+            (self.ended, self.loading) = (false, false);
             self.words.insert(program.trim().to_owned());
             let file = Path::new(program.trim());
             self.program_files.insert(resolve(file));
@@ -185,13 +191,25 @@ impl Process {
             if !self.programs.contains(&name) {
                 self.programs.push(name);
             }
+        } else if line.contains("find library=") {
+            self.loading = true;
+        } else if line.contains("calling init: ") {
+            self.loading = false;
         } else if line.contains("calling fini: ") {
             self.ended = true;
         } else if let Some((from, to, function)) = binding(line)
-            && (is_of_the_family(function) || is_operator(function))
+            && (is_of_the_family(function) || self.is_use(Path::new(from), function))
         {
             self.bound.insert((resolve(Path::new(from)), function.to_owned(), resolve(Path::new(to))));
         }
+    }
+
+    /// Whether this reference shows that operators are used. A C++ runtime takes the addresses of some when it is
+    /// loaded, be it for the sake of an allocator alone, in a program that has nothing to do with C++.
+    fn is_use(&self, from: &Path, function: &str) -> bool {
+        let name = from.file_name().unwrap_or_default().to_string_lossy();
+        let runtime = RUNTIMES.iter().any(|runtime| name.starts_with(runtime));
+        is_operator(function) && !(runtime && self.loading)
     }
 
     fn name(&self) -> String {
@@ -333,19 +351,29 @@ mod tests {
         };
         // A library that defines malloc, and one that does not.
         let (with, without) = (file("/libc.so.6"), file("/libgcc_s.so.1"));
-        let found = |from: &str, to: &str| {
+        let found_after = |before: &[&str], from: &str, to: &str| {
             let mut process = process(7, "prog", &[("prog", LIBRARY)]);
+            before.iter().for_each(|line| process.note(line));
             process.note(&format!("7: binding file {from} [0] to {to} [0]: normal symbol `_Znwm'"));
             let served = served(vec![process]);
             assert_eq!((served.count, served.by_others), (1, vec![]), "malloc is the library's");
             served.operators
         };
+        let found = |from: &str, to: &str| found_after(&[], from, to);
         let expected = Operators { pid: 7, program: "prog".into(), library: with.clone().into() };
         assert_eq!(found("prog", &with), std::slice::from_ref(&expected));
-        assert_eq!(found("/lib/libcxx.so", &with), [expected]);
+        assert_eq!(found("/lib/libstdc++.so.6", &with), std::slice::from_ref(&expected));
         for (from, to) in [("prog", without.as_str()), ("prog", LIBRARY), ("prog", "prog"), (&with, &with)] {
             assert_eq!(found(from, to), [], "{from} {to}");
         }
+        // A runtime that is loaded takes addresses; what it binds later it calls.
+        let (loads, begins) = ("7: find library=libstdc++.so.6 [0]; searching", "7: calling init: /lib/x.so");
+        assert_eq!(found_after(&[loads], "/lib/libstdc++.so.6", &with), []);
+        assert_eq!(
+            found_after(&[loads, begins], "/lib/libstdc++.so.6", &with),
+            std::slice::from_ref(&expected)
+        );
+        assert_eq!(found_after(&[loads], "/lib/libuser.so", &with), [expected]);
     }
 
     #[test]
