@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow};
 
 use super::opening::Opening;
-use super::{exit_code, print};
+use super::{NO_NUMBER, exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::{UsageError, say};
@@ -113,6 +113,10 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
             samples.display(),
             page.display()
         ))?;
+    }
+    // What serves the program whatever is chosen was not asked for, and has nothing to be compared with.
+    if obstacle.is_some() && !compared.summary.interrupted {
+        return Ok(ExitCode::from(NO_NUMBER));
     }
     Ok(exit_code(&compared.summary))
 }

@@ -12,7 +12,8 @@ use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Run;
 use crate::error::{UsageError, say};
 use crate::programs::{
-    NotFound, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_as_is, put_on, system_of,
+    NotFound, Operators, Prospect, Record, Served, Sightings, Unserved, Watcher, examine, put_as_is, put_on,
+    system_of,
 };
 use crate::run::{Interrupt, tie, wait_for};
 use crate::scratch;
@@ -153,6 +154,10 @@ fn verdict(served: &Served, allocator: &Allocator, prospect: &Prospect) -> Resul
             if others == 0 { String::new() } else { format!(", and {others} more are not on it either") };
         let but = if served.count == 0 { String::new() } else { format!("; {who}") };
         return Err(format!("malloc of {program} is served by {}{more}{but}", library.display()));
+    }
+    if let Some(Operators { program, library, .. }) = served.operators.first() {
+        let library = library.display();
+        return Err(format!("{who}, but operator new and delete of {program} are served by {library}"));
     }
     if !served.seen && system_of(&allocator.library).is_some_and(|system| system.musl) {
         return Err("musl's dynamic linker keeps no record of who serves malloc; without --check, it is said after a second if the library is not there".into());

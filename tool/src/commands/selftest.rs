@@ -12,7 +12,7 @@ use super::print;
 use crate::allocators::{Allocator, BASELINE, Finder, TWIN};
 use crate::cli::Selftest;
 use crate::error::say;
-use crate::record::SCHEMA_VERSION;
+use crate::record::{SCHEMA_VERSION, operations_per_second};
 use crate::report::{self, Cell, Summary};
 use crate::run::{
     Campaign, Conclusion, Cost, DEFAULT_PRESET, INTERRUPTED, Interrupt, PLANTED_MARK, Plan, Planted,
@@ -240,8 +240,8 @@ impl Findings {
         self.blocks_run_again +=
             conclusion.block_log.iter().filter(|block| block.run_again.is_some()).count();
         self.pairs.extend((0..conclusion.blocks).filter_map(|block| {
-            let ratio =
-                |name| log_ratio(conclusion.rate(block, name, 1)?, conclusion.rate(block, BASELINE, 1)?);
+            let rate = |name| conclusion.measured(block, name, 1).map(operations_per_second);
+            let ratio = |name| log_ratio(rate(name)?, rate(BASELINE)?);
             Some((ratio(AGAIN)?, ratio(TWIN)?))
         }));
         Ok(())

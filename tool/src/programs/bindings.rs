@@ -10,10 +10,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::elf::Facts;
 use crate::allocators::resolve;
 
 /// The functions that decide who serves a process.
 const DECISIVE: &[&str] = &["malloc", "free", "calloc", "realloc"];
+/// What C++'s operators new and delete are called that a library may replace, but for their further arguments.
+const OPERATORS: &[&str] = &["_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"];
+/// Those arguments: none, an alignment, no exceptions, or both.
+const FURTHER: &[&str] = &["", "St11align_val_t", "RKSt9nothrow_t", "St11align_val_tRKSt9nothrow_t"];
+/// How the names of C++ runtimes begin.
+const RUNTIMES: &[&str] = &["libstdc++.", "libc++.", "libc++abi."];
 /// What the dynamic linker is asked to record: bindings, and which program is started.
 const CATEGORIES: &str = "bindings,libs";
 
@@ -32,6 +39,8 @@ struct Process {
     programs: Vec<String>,
     /// The first words of the commands.
     words: BTreeSet<String>,
+    /// Whether libraries are being loaded: what is bound now need not be called.
+    loading: bool,
     /// Whether the last one has left by `exit`: no other took its place.
     ended: bool,
     /// Their files.
@@ -51,6 +60,19 @@ pub struct Served {
     pub count: usize,
     /// Programs that another file served, with that file; the process that was started comes first.
     pub by_others: Vec<(String, PathBuf)>,
+    /// Processes whose C++ operators another allocator serves.
+    pub operators: Vec<Operators>,
+}
+
+/// A process in which a library with a malloc of its own serves operators new and delete, whoever serves malloc.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operators {
+    /// The process.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// The library that serves them.
+    pub library: PathBuf,
 }
 
 impl Record {
@@ -60,6 +82,8 @@ impl Record {
     pub fn write_to(folder: &Path, command: &mut Command) -> io::Result<()> {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o1777))?;
         command.env("LD_DEBUG", CATEGORIES).env("LD_DEBUG_OUTPUT", folder.join("process"));
+        // With it all is bound at once, and what is never called cannot be told from the rest.
+        command.env_remove("LD_BIND_NOW");
         Ok(())
     }
 
@@ -87,6 +111,12 @@ impl Record {
         let others = self.processes.iter().filter(|process| !own(process));
         for process in self.processes.iter().filter(own).chain(others) {
             served.seen |= process.pid == started;
+            let elsewhere = process.operators(library);
+            served.operators.extend(elsewhere.map(|library| Operators {
+                pid: process.pid,
+                program: process.name(),
+                library,
+            }));
             let files = process.files(library);
             let other = files.iter().find(|file| file.as_path() != library);
             match other {
@@ -139,7 +169,9 @@ impl Record {
         let process = self.processes.iter().find(serves).or(self.processes.first());
         let mut functions = BTreeMap::new();
         for (from, name, _) in process.map(|process| &process.bound).into_iter().flatten() {
-            if let Some(target) = process.and_then(|process| process.target(from, name, library)) {
+            if is_of_the_family(name)
+                && let Some(target) = process.and_then(|process| process.target(from, name, library))
+            {
                 functions.insert(name.clone(), target);
             }
         }
@@ -150,7 +182,7 @@ impl Record {
 impl Process {
     fn note(&mut self, line: &str) {
         if let Some((_, program)) = line.split_once("transferring control: ") {
-            self.ended = false;
+            (self.ended, self.loading) = (false, false);
             self.words.insert(program.trim().to_owned());
             let file = Path::new(program.trim());
             self.program_files.insert(resolve(file));
@@ -159,13 +191,25 @@ impl Process {
             if !self.programs.contains(&name) {
                 self.programs.push(name);
             }
+        } else if line.contains("find library=") {
+            self.loading = true;
+        } else if line.contains("calling init: ") {
+            self.loading = false;
         } else if line.contains("calling fini: ") {
             self.ended = true;
         } else if let Some((from, to, function)) = binding(line)
-            && is_of_the_family(function)
+            && (is_of_the_family(function) || self.is_use(Path::new(from), function))
         {
             self.bound.insert((resolve(Path::new(from)), function.to_owned(), resolve(Path::new(to))));
         }
+    }
+
+    /// Whether this reference shows that operators are used. A C++ runtime takes the addresses of some when it is
+    /// loaded, be it for the sake of an allocator alone, in a program that has nothing to do with C++.
+    fn is_use(&self, from: &Path, function: &str) -> bool {
+        let name = from.file_name().unwrap_or_default().to_string_lossy();
+        let runtime = RUNTIMES.iter().any(|runtime| name.starts_with(runtime));
+        is_operator(function) && !(runtime && self.loading)
     }
 
     fn name(&self) -> String {
@@ -176,6 +220,18 @@ impl Process {
     fn files(&self, library: &Path) -> BTreeSet<PathBuf> {
         let decisive = self.bound.iter().filter(|(_, name, _)| DECISIVE.contains(&name.as_str()));
         decisive.filter_map(|(from, name, _)| self.target(from, name, library)).collect()
+    }
+
+    /// The allocator that serves C++'s operators new and delete although it is not this one; none where they lead to the
+    /// program itself, or to a library that hands on to malloc, as the C++ runtimes do.
+    fn operators(&self, library: &Path) -> Option<PathBuf> {
+        let operators = self.bound.iter().filter(|(_, name, _)| is_operator(name));
+        let files: BTreeSet<PathBuf> = operators
+            .filter_map(|(from, name, _)| self.target(from, name, library).filter(|file| file != from))
+            .collect();
+        let foreign =
+            |file: &PathBuf| file != library && !self.program_files.contains(file) && has_a_malloc(file);
+        files.into_iter().find(foreign)
     }
 
     /// Where a reference ends; none for one of the library to itself or to what lies below it.
@@ -204,6 +260,19 @@ impl Process {
 fn is_of_the_family(name: &str) -> bool {
     const OTHERS: &[&str] = &["posix_memalign", "aligned_alloc", "malloc_usable_size"];
     DECISIVE.contains(&name) || OTHERS.contains(&name)
+}
+
+/// Whether this is the name of an operator new or delete that a library may replace.
+fn is_operator(name: &str) -> bool {
+    let mut rests = OPERATORS.iter().filter_map(|operator| name.strip_prefix(operator));
+    // A delete may be told the size.
+    rests.any(|rest| FURTHER.contains(&rest.strip_prefix('m').unwrap_or(rest)))
+}
+
+/// Whether this library defines malloc for others.
+fn has_a_malloc(library: &Path) -> bool {
+    let bytes = crate::regular::read(library).ok();
+    bytes.and_then(|bytes| Facts::read(&bytes)).is_some_and(|facts| facts.own_malloc)
 }
 
 /// The two files and the function of ``binding file A [0] to B [0]: normal symbol `malloc' [GLIBC_2.2.5]``.
@@ -265,6 +334,46 @@ mod tests {
         assert_eq!(served(vec![process(7, "prog", &bindings)]).by_others, []);
         let own = process(7, "prog", &bindings[..2]);
         assert_eq!(served(vec![own]).by_others, [("prog".into(), PathBuf::from("prog"))]);
+    }
+
+    #[test]
+    fn operators_of_another_allocator_are_found_and_those_of_a_runtime_are_not() {
+        for name in ["_Znwm", "_ZdlPvm", "_ZdaPvSt11align_val_t", "_ZnamRKSt9nothrow_t"] {
+            assert!(is_operator(name), "{name}");
+        }
+        for name in ["_ZnwmPv", "_ZdlPvS_", "_ZN3FoonwEm", "malloc"] {
+            assert!(!is_operator(name), "{name}");
+        }
+        let maps = fs::read_to_string("/proc/self/maps").expect("a list");
+        let file = |name: &str| {
+            let line = maps.lines().find(|line| line.contains(name)).expect("loaded");
+            line[line.find('/').expect("a path")..].to_owned()
+        };
+        // A library that defines malloc, and one that does not.
+        let (with, without) = (file("/libc.so.6"), file("/libgcc_s.so.1"));
+        let found_after = |before: &[&str], from: &str, to: &str| {
+            let mut process = process(7, "prog", &[("prog", LIBRARY)]);
+            before.iter().for_each(|line| process.note(line));
+            process.note(&format!("7: binding file {from} [0] to {to} [0]: normal symbol `_Znwm'"));
+            let served = served(vec![process]);
+            assert_eq!((served.count, served.by_others), (1, vec![]), "malloc is the library's");
+            served.operators
+        };
+        let found = |from: &str, to: &str| found_after(&[], from, to);
+        let expected = Operators { pid: 7, program: "prog".into(), library: with.clone().into() };
+        assert_eq!(found("prog", &with), std::slice::from_ref(&expected));
+        assert_eq!(found("/lib/libstdc++.so.6", &with), std::slice::from_ref(&expected));
+        for (from, to) in [("prog", without.as_str()), ("prog", LIBRARY), ("prog", "prog"), (&with, &with)] {
+            assert_eq!(found(from, to), [], "{from} {to}");
+        }
+        // A runtime that is loaded takes addresses; what it binds later it calls.
+        let (loads, begins) = ("7: find library=libstdc++.so.6 [0]; searching", "7: calling init: /lib/x.so");
+        assert_eq!(found_after(&[loads], "/lib/libstdc++.so.6", &with), []);
+        assert_eq!(
+            found_after(&[loads, begins], "/lib/libstdc++.so.6", &with),
+            std::slice::from_ref(&expected)
+        );
+        assert_eq!(found_after(&[loads], "/lib/libuser.so", &with), [expected]);
     }
 
     #[test]

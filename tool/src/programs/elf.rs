@@ -9,14 +9,45 @@ use object::{Architecture, Endianness, Object as _, ObjectSection as _, ObjectSy
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
 
-/// Allocators that programs carry inside: name; functions that only they define; a text that is in the file
-/// even where the names are stripped (empty where there is none).
-const BUNDLED: &[(&str, &[&str], &[u8])] = &[
-    ("jemalloc", &["_rjem_malloc", "_rjem_mallocx", "je_malloc", "mallctl"], b"<jemalloc>: "),
-    ("mimalloc", &["mi_malloc", "mi_free", "_mi_malloc_generic"], b"mimalloc: warning: "),
-    ("tcmalloc", &["tc_malloc", "TCMallocInternalMalloc"], b"TCMALLOC_"),
-    ("snmalloc", &["sn_rust_alloc", "sn_malloc"], b""),
-    ("rpmalloc", &["rpmalloc"], b""),
+/// An allocator that programs carry inside.
+struct Bundled {
+    name: &'static str,
+    /// Functions that only it defines.
+    functions: &'static [&'static str],
+    /// Its crate, as it stands in the names of all that Rust compiles of it; empty where it is in another language.
+    crate_name: &'static str,
+    /// A text that is in the file even where the names are stripped; empty where there is none.
+    text: &'static [u8],
+}
+
+/// Those that are known; of several that are found the first one counts.
+const BUNDLED: &[Bundled] = &[
+    Bundled {
+        name: "jemalloc",
+        functions: &["_rjem_malloc", "_rjem_mallocx", "je_malloc", "mallctl"],
+        crate_name: "",
+        text: b"<jemalloc>: ",
+    },
+    Bundled {
+        name: "mimalloc",
+        functions: &["mi_malloc", "mi_free", "_mi_malloc_generic"],
+        crate_name: "",
+        text: b"mimalloc: warning: ",
+    },
+    Bundled {
+        name: "tcmalloc",
+        functions: &["tc_malloc", "TCMallocInternalMalloc"],
+        crate_name: "",
+        text: b"TCMALLOC_",
+    },
+    Bundled { name: "snmalloc", functions: &["sn_rust_alloc", "sn_malloc"], crate_name: "", text: b"" },
+    Bundled { name: "rpmalloc", functions: &["rpmalloc"], crate_name: "", text: b"" },
+    Bundled {
+        name: "Ample",
+        functions: &["ample_malloc_shared"],
+        crate_name: "10ample_core",
+        text: b"ample: free of a pointer that malloc did not return\n",
+    },
 ];
 
 /// Functions of an allocator's own that give out or take back blocks: a program that calls them besides malloc
@@ -115,17 +146,20 @@ fn needed(elf: &Elf<'_>) -> Vec<String> {
 
 fn bundled(elf: &Elf<'_>, exported: &BTreeSet<&str>, inside: &BTreeSet<&str>) -> Option<&'static str> {
     let has = |names: &[&str]| names.iter().any(|name| exported.contains(name) || inside.contains(name));
+    let is_part = |part: &str| !part.is_empty() && inside.iter().any(|name| name.contains(part));
     let constants =
         elf.section_by_name(".rodata").and_then(|section| section.data().ok()).unwrap_or_default();
     let says = |text: &[u8]| !text.is_empty() && constants.windows(text.len()).any(|window| window == text);
-    let found = BUNDLED.iter().find(|(_, names, text)| has(names) || says(text))?;
-    Some(found.0)
+    let is_there =
+        |bundled: &&Bundled| has(bundled.functions) || is_part(bundled.crate_name) || says(bundled.text);
+    BUNDLED.iter().find(is_there).map(|bundled| bundled.name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::process::Command;
 
     fn facts(path: &str) -> Facts {
         Facts::read(&fs::read(path).expect("a file")).expect("an ELF file")
@@ -142,6 +176,31 @@ mod tests {
             system_of(Path::new("/bin/sh")),
             Some(System { architecture: shell.architecture.expect("known"), musl: false })
         );
+    }
+
+    #[test]
+    fn an_allocator_inside_is_known_by_a_function_a_crate_or_a_text() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bundled = |source: &str| {
+            let (code, object) = (folder.path().join("code.c"), folder.path().join("code.o"));
+            fs::write(&code, source).expect("written");
+            let compiled = Command::new("cc").arg("-c").arg("-o").arg(&object).arg(&code).status();
+            assert!(compiled.expect("a C compiler").success());
+            facts(&object.display().to_string()).bundled
+        };
+        assert_eq!(bundled("void mi_malloc(void) {}"), Some("mimalloc"));
+        assert_eq!(
+            bundled("void _ZN10ample_core4heap4Heap4free17h0123456789abcdefE(void) {}"),
+            Some("Ample")
+        );
+        assert_eq!(
+            bundled("void _RNvNtCs1_10ample_core4heap4free(void) {}"),
+            Some("Ample"),
+            "Rust's new names"
+        );
+        let text = r#"const char said[] = "ample: free of a pointer that malloc did not return\n";"#;
+        assert_eq!(bundled(text), Some("Ample"));
+        assert_eq!(bundled("void malloc_of_mine(void) {}"), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod sightings;
 mod start;
 mod watch;
 
-pub use bindings::{Record, Served};
+pub use bindings::{Operators, Record, Served};
 pub use elf::system_of;
 pub use file::{NotFound, Prospect, examine};
 pub use sightings::{Sightings, Unserved};

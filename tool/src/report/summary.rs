@@ -442,10 +442,7 @@ mod tests {
         let canaries = 3;
         let one_and_a_half = summary(10, canaries + 8 + 3, |_| None);
         assert_eq!((one_and_a_half.blocks, one_and_a_half.interrupted), (1, true));
-        assert_eq!(
-            figures(&one_and_a_half, 0, 0).operations_per_second.low,
-            figures(&one_and_a_half, 0, 0).operations_per_second.high
-        );
+        assert!(!figures(&one_and_a_half, 0, 0).operations_per_second.is_telling(), "of one block");
         let nearly_one = summary(10, canaries + 7, |_| None);
         let cells = nearly_one.rows.iter().flat_map(|row| &row.cells);
         let missing = cells.filter(|cell| matches!(cell, Cell::Missing)).count();

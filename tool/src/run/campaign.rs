@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use ample_protocol::Measurement;
 use anyhow::Result;
 
 use super::disturbance::{self, Watch};
@@ -24,7 +25,7 @@ use super::plan::{Entry, PADDING_BOUND, Plan, Row, Step};
 use super::shot::Shot;
 use super::{Progress, Stopping, calibration, precision};
 use crate::allocators::Allocator;
-use crate::record::{BlockLog, Judgement, Pass, Sample, operations_per_second};
+use crate::record::{BlockLog, Judgement, Pass, Sample};
 
 /// What a campaign came to.
 #[derive(Debug)]
@@ -45,14 +46,14 @@ pub struct Conclusion {
 }
 
 impl Conclusion {
-    /// Operations per second in one block, on so many threads; none where there is no number.
-    pub fn rate(&self, block: usize, allocator: &str, threads: u32) -> Option<f64> {
+    /// The timed run of one block, on so many threads; none where there is no number.
+    pub fn measured(&self, block: usize, allocator: &str, threads: u32) -> Option<&Measurement> {
         let this = |sample: &&Sample| {
             (sample.pass, sample.block, sample.threads) == (Pass::Timed, Some(block), threads)
                 && sample.allocator == allocator
         };
         match &self.samples.iter().find(this)?.result {
-            Judgement::Measured(measurement) => Some(operations_per_second(measurement)),
+            Judgement::Measured(measurement) => Some(measurement),
             _ => None,
         }
     }
@@ -322,7 +323,6 @@ mod tests {
     use crate::run::presets::{DEFAULT, find};
     use crate::run::shot::probe;
     use crate::run::testing::{Asked, MockExecutor, descriptions, ended};
-    use ample_protocol::Measurement;
     use std::ops::Range;
 
     fn plan() -> Plan {

@@ -50,5 +50,5 @@ pub use recorded::{complete_blocks, in_force, lost, recorded};
 pub use seed_arguments::SeedArguments;
 pub use shot::probe;
 pub use stopping::Stopping;
-pub use verify::{DOES_NOT_LOAD, refusal};
+pub use verify::{DOES_NOT_LOAD, OPERATORS, refusal};
 pub use wait::wait_for;

@@ -14,6 +14,8 @@ use crate::record::{Judgement, Pass};
 const REQUIRED: &[&str] = &["malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
 /// A function that some libraries leave out, to be served by the library if it defines it.
 const OPTIONAL: &str = "malloc_usable_size";
+/// What is said of C++'s operators, where another allocator than the library serves them.
+pub const OPERATORS: &str = "operator new";
 /// Reason for a workload that takes a null loop's time off its own, with nothing left.
 const TOO_SHORT: &str =
     "too little work: its time is lost in the noise of this machine; raise its amount with --set";
@@ -126,7 +128,8 @@ fn served(functions: &[ServedBy], allocator: &Allocator) -> Result<(), String> {
         return Err(format!("wrong library: {lie}"));
     }
     let optional = allocator.defines.contains(OPTIONAL).then_some(OPTIONAL);
-    for name in REQUIRED.iter().copied().chain(optional) {
+    let operators = functions.iter().any(|function| function.symbol == OPERATORS).then_some(OPERATORS);
+    for name in REQUIRED.iter().copied().chain(optional).chain(operators) {
         let function = functions
             .iter()
             .find(|function| function.symbol == name)
@@ -277,13 +280,18 @@ mod tests {
     }
 
     #[test]
-    fn usable_size_matters_only_where_the_library_has_it_and_the_build_id_must_agree() {
+    fn what_is_told_of_further_functions_matters_too_and_the_build_id_must_agree() {
         let mut allocator = Allocator::fake("x");
         let mut functions = measurement(&allocator, "larson", 2, 1).served_by;
         assert_eq!(served(&functions, &allocator), Ok(()));
         allocator.defines.insert(OPTIONAL.into());
         assert!(served(&functions, &allocator).is_err());
         allocator.defines.clear();
+        let path = "/other/lib.so".into();
+        functions.push(ServedBy { symbol: OPERATORS.into(), path, build_id: None });
+        let reason = served(&functions, &allocator).expect_err("operators are elsewhere");
+        assert_eq!(reason, "wrong library: operator new is served by /other/lib.so");
+        functions.pop();
         allocator.build_id = Some("aa".into());
         functions[0].build_id = Some("bb".into());
         assert!(served(&functions, &allocator).expect_err("changed").contains("build id bb instead of aa"));

@@ -37,8 +37,8 @@ impl Estimate {
         Self { value: self.value.exp(), low: self.low.exp(), high: self.high.exp() }
     }
 
-    /// Whether both ends lie within a factor of ten of the estimate, which is positive. Wider intervals come of two
-    /// or three blocks that differ: of Student's quantile, not of what was measured.
+    /// Whether both ends lie within a factor of ten of the estimate, which is positive. Wider intervals come of one
+    /// block, or of two or three that differ: of Student's quantile, not of what was measured.
     pub fn is_telling(self) -> bool {
         const FACTOR: f64 = 10.0;
         self.low * FACTOR >= self.value && self.high <= self.value * FACTOR
@@ -114,8 +114,8 @@ impl Bootstrap {
         self.interval(ALPHA)
     }
 
-    /// The estimate with the interval that misses the truth with probability `alpha`. One block has no
-    /// spread, and its interval no width.
+    /// The estimate with the interval that misses the truth with probability `alpha`. One block says nothing of
+    /// the spread, and its interval has no end.
     pub fn interval(&self, alpha: f64) -> Estimate {
         self.location().interval(alpha)
     }
@@ -155,8 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_spread_and_no_block_no_estimate() {
-        assert_eq!(estimate(&[0.3], 1), Estimate { value: 0.3, low: 0.3, high: 0.3 });
+    fn one_block_has_an_interval_without_end_and_no_block_no_estimate() {
+        let one = estimate(&[0.3], 1);
+        assert_eq!(one, Estimate { value: 0.3, low: f64::NEG_INFINITY, high: f64::INFINITY });
+        let ratio = one.exp();
+        assert!(
+            !ratio.is_telling() && ratio.drawn() == Estimate { low: ratio.value, high: ratio.value, ..ratio }
+        );
+        assert_eq!(serde_json::to_value(ratio).expect("JSON")["high"], serde_json::Value::Null);
         assert!(Bootstrap::of(&[], &Resamples::new(0, 1)).is_none());
         assert!(Bootstrap::of(&[1.0, 2.0], &Resamples::new(3, 1)).is_none());
         assert!(Bootstrap::mean_of(&[]).is_none());

@@ -27,10 +27,11 @@ impl Location {
         Self { value: self.value - other.value, error: (own + others).sqrt(), freedom }
     }
 
-    /// The estimate with the interval that misses the truth with probability `alpha`.
+    /// The estimate with the interval that misses the truth with probability `alpha`; without end where the error is
+    /// not known at all.
     pub fn interval(self, alpha: f64) -> Estimate {
-        let quantile = self.student().map_or(0.0, |student| student.inverse_cdf(1.0 - alpha / 2.0));
-        let reach = quantile * self.error;
+        let reach = |student: StudentsT| student.inverse_cdf(1.0 - alpha / 2.0) * self.error;
+        let reach = self.student().map_or(f64::INFINITY, reach);
         Estimate { value: self.value, low: self.value - reach, high: self.value + reach }
     }
 

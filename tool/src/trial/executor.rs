@@ -18,9 +18,9 @@ use super::plan::{AS_IS, MARK};
 use super::server::shown;
 use super::{Kind, Subject, Tree};
 use crate::allocators::Allocator;
-use crate::programs::{Record, Sightings, Unserved, preloaded_by_user, put_as_is, put_on};
+use crate::programs::{Operators, Record, Sightings, Unserved, preloaded_by_user, put_as_is, put_on};
 use crate::record::{Noise, Pass, RATE};
-use crate::run::{End, Ended, Executor, Interrupt, Invocation, refusal};
+use crate::run::{End, Ended, Executor, Interrupt, Invocation, OPERATORS, refusal};
 use crate::scratch;
 
 /// The functions whose library a measurement names.
@@ -315,16 +315,28 @@ impl<'a> TrialExecutor<'a> {
             path: file(symbol).display().to_string(),
             build_id: None,
         });
-        self.served.insert(allocator.name.clone(), served.collect());
+        let mut served: Vec<ServedBy> = served.collect();
         if allocator.name == AS_IS {
+            self.served.insert(allocator.name.clone(), served);
             return;
         }
+        let found = record.served(&allocator.library, trial.pid);
+        for Operators { pid, program, library } in found.operators {
+            let path = library.display().to_string();
+            if pid == trial.pid {
+                served.push(ServedBy { symbol: OPERATORS.into(), path, build_id: None });
+            } else {
+                self.remarks.insert(format!(
+                    "{program} among its processes stays on another allocator with {OPERATORS} and delete: {path}"
+                ));
+            }
+        }
+        self.served.insert(allocator.name.clone(), served);
         for Unserved { name, reason, .. } in unserved {
             self.remarks.insert(format!("{name} among its processes {reason}"));
         }
-        let served = record.served(&allocator.library, trial.pid);
-        if served.count > 0 {
-            for (program, library) in served.by_others {
+        if found.count > 0 {
+            for (program, library) in found.by_others {
                 self.remarks.insert(format!(
                     "{program} among its processes stays on another malloc: {}",
                     library.display()

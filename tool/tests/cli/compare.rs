@@ -90,7 +90,7 @@ fn a_static_program_is_measured_as_it_is_and_nothing_else() {
     let waits =
         "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { return !malloc(9) || usleep(20000); }";
     program(folder.path(), "fixed", waits, &["-static"]);
-    let compared = compare(folder.path(), &["-a", "glibc", "-r", "2", "--", "./fixed"]);
+    let compared = compare_and(folder.path(), &["-a", "glibc", "-r", "2", "--", "./fixed"], 5);
     assert_eq!(names(&compared), ["as-is"]);
     assert!(value(&compared, "as-is", "time") >= 0.02);
     assert_eq!(compared["verdict"], "Nothing can be compared: only 'as-is' has numbers.");
@@ -439,6 +439,34 @@ fn a_program_is_run_on_several_thread_counts_and_said_to_scale() {
     );
     let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
     assert!(page.contains("How it scales"));
+}
+
+#[test]
+fn work_that_threads_share_out_is_not_said_to_scale() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; : {threads}";
+    let words = ["-r", "1", "-a", "glibc", "--threads", "1,2", "--", "sh", "-c", script];
+    let compared = compare(folder.path(), &words);
+    assert!(compared["scaling"][0]["factor"].is_null(), "{compared}");
+    let verdict = compared["verdict"].as_str().expect("a sentence");
+    assert!(verdict.contains("the processor time did not grow with the threads, so the work"), "{verdict}");
+    assert!(!verdict.contains("it scales on"), "{verdict}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("cannot be told: the processor time did not grow with the threads"));
+}
+
+#[test]
+fn one_block_shows_no_intervals() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "good", SERVING, &[]);
+    let compared = compare(folder.path(), &["-a", "./libgood.so", "-r", "1", "--", "sleep", "0.02"]);
+    let throughput = &compared["summary"]["rows"][0]["cells"][1]["throughput"];
+    assert!(throughput["value"].is_f64() && throughput["high"].is_null(), "{throughput}");
+    let verdict = compared["verdict"].as_str().expect("a sentence");
+    assert!(verdict.starts_with("Nothing is clearly faster than glibc so far"), "{verdict}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("(here unknown in speed, unknown in memory)") && page.contains("<small>?</small>"));
+    assert!(!page.contains("inf %") && !page.contains("–inf"));
 }
 
 #[test]

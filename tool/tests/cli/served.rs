@@ -208,7 +208,7 @@ fn a_java_program_uses_malloc_for_native_code_only() {
 }
 
 const RUST: &str = r#"#[global_allocator]
-static GLOBAL: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static GLOBAL: ALLOCATOR = ALLOCATOR;
 
 fn main() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -216,15 +216,17 @@ fn main() {
 }
 "#;
 
-/// Builds a Rust program on jemalloc, once for all runs of the tests; none without its sources.
-fn rust_on_jemalloc() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("on-jemalloc");
+/// Builds a Rust program on an allocator, once for all runs of the tests; none without its sources.
+fn rust_on(name: &str, allocator: &str, dependency: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(folder.join("src")).expect("created");
-    let manifest = "[package]\nname = \"on-jemalloc\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n\n\
-                    [dependencies]\ntikv-jemallocator = \"=0.7.0\"\n";
-    for (file, text) in [("Cargo.toml", manifest), ("src/main.rs", RUST)] {
+    let manifest = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n\n\
+         [dependencies]\n{dependency}\n"
+    );
+    for (file, text) in [("Cargo.toml", manifest), ("src/main.rs", RUST.replace("ALLOCATOR", allocator))] {
         let path = folder.join(file);
-        if fs::read_to_string(&path).ok().as_deref() != Some(text) {
+        if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
             fs::write(path, text).expect("written");
         }
     }
@@ -232,11 +234,26 @@ fn rust_on_jemalloc() -> Option<PathBuf> {
     build.current_dir(&folder).args(["build", "--quiet"]).arg("--target-dir").arg(folder.join("target"));
     let fetched = made(Command::new(env!("CARGO")).current_dir(&folder).args(["fetch", "--quiet"]));
     if !fetched {
-        eprintln!("skipped: tikv-jemallocator cannot be downloaded: Rust on jemalloc is not tested");
+        eprintln!("skipped: what {dependency} needs cannot be downloaded: Rust on it is not tested");
         return None;
     }
     assert!(made(&mut build), "the program does not build");
-    Some(folder.join("target/debug/on-jemalloc"))
+    Some(folder.join("target/debug").join(name))
+}
+
+/// The program runs with the library, and the tool says that its own allocator stays.
+fn stays(path: &Path, allocator: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, (checked, code)) = run(folder.path(), &[path.to_str().expect("UTF-8")], "preloaded");
+    let reason = format!(
+        "it has {allocator} inside under names of its own: what uses it stays there, and only malloc goes elsewhere"
+    );
+    let name = path.file_name().expect("a name").display();
+    assert_eq!(plain, format!("ample: good alone does not serve {name}: {reason}\n"));
+    assert!(
+        code == 1 && checked.contains(&format!("but not all it allocates: {reason}")),
+        "{code} {checked}"
+    );
 }
 
 #[test]
@@ -244,14 +261,58 @@ fn a_rust_program_on_its_own_jemalloc_stays_there() {
     if !there(&["make"], "Rust on jemalloc") {
         return;
     }
-    let Some(path) = rust_on_jemalloc() else { return };
+    let path = rust_on("on-jemalloc", "tikv_jemallocator::Jemalloc", "tikv-jemallocator = \"=0.7.0\"");
+    if let Some(path) = path {
+        stays(&path, "jemalloc");
+    }
+}
+
+#[test]
+fn a_rust_program_on_ample_stays_there_even_without_names() {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../allocator/rust");
+    let dependency = format!("ample-alloc = {{ path = \"{sources}\" }}");
+    let Some(path) = rust_on("on-ample", "ample_alloc::Ample", &dependency) else { return };
+    stays(&path, "Ample");
+    if there(&["strip"], "a program without names") {
+        let stripped = path.with_file_name("stripped");
+        assert!(made(Command::new("strip").arg("-o").arg(&stripped).arg(&path)));
+        stays(&stripped, "Ample");
+    }
+}
+
+/// An allocator with C++'s operators of its own, by the names that the linker knows them by.
+const OPERATORS: &str = concat!(
+    include_str!("serving.c"),
+    "\nvoid *_Znwm(size_t size) { return take(16, size); }\nvoid _ZdlPv(void *block) { (void)block; }\n"
+);
+const OPERATORS_USED: &str = "#include <stdlib.h>\n#include <unistd.h>\nvoid *_Znwm(size_t);\nvoid _ZdlPv(void *);\n\
+    int main(void) { free(malloc(9)); _ZdlPv(_Znwm(9)); return usleep(20000); }";
+
+#[test]
+fn operators_new_and_delete_of_another_allocator_fail_the_check_and_the_row() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (plain, (checked, code)) = run(folder.path(), &[path.to_str().expect("UTF-8")], "preloaded");
-    let reason = "it has jemalloc inside under names of its own: what uses it stays there, and only malloc goes \
-                  elsewhere";
-    assert_eq!(plain, format!("ample: good alone does not serve on-jemalloc: {reason}\n"));
-    assert!(
-        code == 1 && checked.contains(&format!("but not all it allocates: {reason}")),
-        "{code} {checked}"
-    );
+    let at = folder.path();
+    let linked = library(at, "linked", OPERATORS, &["-fno-builtin", "-Wl,-soname,liblinked.so"]);
+    library(at, "whole", OPERATORS, &["-fno-builtin"]);
+    let path = format!("-Wl,-rpath,{}", at.display());
+    program(at, "jobs", OPERATORS_USED, &["-fno-builtin", &path, &linked.display().to_string()]);
+    let run = |words: &[&str]| {
+        let output = tool(at).args(words).stdin(Stdio::null()).output().expect("runs");
+        let (stdout, stderr) = texts(&output);
+        (output.status.code().expect("a code"), stdout, stderr)
+    };
+    let (code, _, stderr) = run(&["run", "--check", "-a", "glibc", "--", "./jobs"]);
+    let says = "glibc serves malloc in 1 process (jobs), but operator new and delete of jobs are served by /";
+    assert!(code == 1 && stderr.contains(says) && stderr.contains("/liblinked.so"), "{code} {stderr}");
+    let (code, _, stderr) = run(&["run", "--check", "-a", "./libwhole.so", "--", "./jobs"]);
+    assert!(code == 0 && stderr.contains("whole serves malloc in 1 process (jobs): "), "{code} {stderr}");
+
+    let words = ["compare", "-a", "glibc,./libwhole.so", "-r", "1", "--out", "out", "--"];
+    let (code, stdout, _) = run(&[&words[..], &["./jobs"]].concat());
+    let says = "glibc: failed: wrong library: operator new is served by /";
+    assert!(code == 5 && stdout.contains(says), "{code} {stdout}");
+    let words = ["compare", "-a", "glibc", "-r", "1", "--out", "child", "--"];
+    let (_, stdout, _) = run(&[&words[..], &["sh", "-c", "./jobs; :"]].concat());
+    let says = "jobs among its processes stays on another allocator with operator new and delete: /";
+    assert!(stdout.contains(says), "{stdout}");
 }

@@ -113,6 +113,19 @@ impl Compared {
         }
     }
 
+    /// How far glibc differs from itself, on each thread count; none where that was not measured.
+    fn noise(&self) -> Option<String> {
+        let rows = &self.summary.rows;
+        let noise = rows.iter().filter_map(|row| {
+            let floor = row.noise_floor?;
+            let on = if rows.len() == 1 { "" } else { &format!("on {} ", units::threads(row.threads)) };
+            let [speed, memory] = [floor.throughput, floor.peak_rss].map(units::floor);
+            Some(format!("{on}{speed} in speed, {memory} in memory"))
+        });
+        let noise: Vec<String> = noise.collect();
+        (!noise.is_empty()).then(|| noise.join("; "))
+    }
+
     /// The sentence, the table and the notes, for a terminal.
     pub fn text(&self) -> String {
         let summary = &self.summary;
@@ -146,14 +159,11 @@ impl Compared {
         text.push_str(&if summary.blocks >= MIN_BLOCKS {
             table::LEGEND.into()
         } else {
-            format!("No verdicts: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
+            let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
+            format!("No verdicts: {} {blocks}, and {MIN_BLOCKS} are needed.\n", summary.blocks)
         });
-        if let Some(floor) = summary.noise_floor {
-            text.push_str(&format!(
-                "Noise floor, glibc against itself: {} in speed, {} in memory.\n",
-                units::floor(floor.throughput),
-                units::floor(floor.peak_rss)
-            ));
+        if let Some(noise) = self.noise() {
+            text.push_str(&format!("Noise floor, glibc against itself: {noise}.\n"));
         }
         text.push_str(&scaling::table(&self.scaling));
         for gap in &summary.gaps {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::Compared;
+use super::{Compared, Scaling};
 use crate::record::{Folder, Run};
 use crate::report::html::{render, style};
 use crate::report::lines::{Figure, ratio};
@@ -24,6 +24,10 @@ struct Page<'a> {
     command: String,
     trade_off: Option<String>,
     rows: Vec<Row<'a>>,
+    /// How far glibc differs from itself; none where that was not measured.
+    noise: Option<String>,
+    /// Of each line on how the program scales: the factor, and its interval.
+    factors: Vec<[String; 2]>,
 }
 
 /// A line of the table.
@@ -56,6 +60,8 @@ impl Compared {
             command: again::whole(run),
             trade_off,
             rows: self.rows(),
+            noise: self.noise(),
+            factors: self.scaling.iter().map(Scaling::figures).collect(),
         };
         render(TEMPLATE, &page)
     }
