@@ -86,10 +86,16 @@ impl Folder {
         self.write(name, &text).map(drop)
     }
 
-    /// Writes a text file of this name, and returns its path.
+    /// Writes a text file of this name, and returns its path. What was there stays until the new text is whole: the disk may be full.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let unfinished = self.path.join(format!("{name}.unfinished"));
+        let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            // Half a file helps nobody; without it there is at least its room.
+            let _ = fs::remove_file(&unfinished);
+            return Err(error).with_context(|| format!("cannot write {}", path.display()));
+        }
         Ok(path)
     }
 }
@@ -150,6 +156,18 @@ mod tests {
         folder.samples.write_all(b"next\n").expect("written");
         assert_eq!(fs::read_to_string(&file).expect("a file"), "{\"a\":1}\nnext\n");
         assert!(Folder::reopen(&parent.path().join("nothing")).is_err());
+    }
+
+    #[test]
+    fn what_was_written_stays_where_it_cannot_be_replaced() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = Folder::create(Some(&parent.path().join("run")), "t", "h").expect("made");
+        folder.write("a.txt", "first").expect("written");
+        fs::create_dir(parent.path().join("run/a.txt.unfinished")).expect("in the way");
+        assert!(folder.write("a.txt", "second").is_err());
+        assert_eq!(fs::read_to_string(parent.path().join("run/a.txt")).expect("a file"), "first");
+        assert!(folder.write("b.txt", "other").is_ok_and(|path| path.ends_with("run/b.txt")));
+        assert!(!parent.path().join("run/b.txt.unfinished").exists());
     }
 
     #[test]
