@@ -439,6 +439,7 @@ fn a_program_is_run_on_several_thread_counts_and_said_to_scale() {
     );
     let page = fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
     assert!(page.contains("How it scales"));
+    assert!(page.contains("(here on 2 threads 0.0 % in speed, "), "which noise floor is whose");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{Line, Speed};
 use crate::report::comparison::Comparison;
 use crate::report::summary::{Cell, Figures, Summary};
+use crate::report::units;
 use crate::stats::{EQUIVALENT_AT_MOST, Estimate, MIN_BLOCKS, Verdict};
 use crate::trial::AS_IS;
 
@@ -13,8 +14,8 @@ struct Candidate<'a> {
     name: &'a str,
     speed: (Estimate, Verdict),
     memory: (Estimate, Verdict),
-    /// What noise keeps from being told of it, in words: how far glibc differs from itself.
-    noise: Option<String>,
+    /// What noise keeps from being told of its speed, and of its memory: how far glibc differs from itself.
+    noise: [Option<f64>; 2],
 }
 
 /// The verdict on the whole run.
@@ -37,21 +38,17 @@ fn candidates(summary: &Summary) -> Vec<Candidate<'_>> {
             name: &allocator.name,
             speed: (speed.ratio, speed.verdict),
             memory: (memory.ratio, memory.verdict),
-            noise: noise(speed, memory),
+            noise: [speed, memory].map(noise),
         }),
         _ => None,
     });
     candidates.collect()
 }
 
-/// Where one of both cannot be told, on a machine too noisy to call anything equivalent.
-fn noise(speed: &Comparison, memory: &Comparison) -> Option<String> {
-    let hidden = |found: &&(&Comparison, &str)| {
-        found.0.verdict == Verdict::CannotTell && found.0.margin > EQUIVALENT_AT_MOST
-    };
-    let both = [(speed, "speed"), (memory, "memory")];
-    let worst = both.iter().filter(hidden).max_by(|a, b| a.0.margin.total_cmp(&b.0.margin));
-    worst.map(|(found, what)| format!("{:.0} % in {what}", found.margin * 100.0))
+/// How far glibc differs from itself, where this cannot be told on a machine too noisy to call anything equivalent.
+fn noise(found: &Comparison) -> Option<f64> {
+    let hidden = found.verdict == Verdict::CannotTell && found.margin > EQUIVALENT_AT_MOST;
+    hidden.then_some(found.margin)
 }
 
 /// Without two entries to compare.
@@ -99,12 +96,10 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
         .iter()
         .filter(|candidate| candidate.memory.1 == Verdict::Smaller && candidate.speed.1 != Verdict::Slower)
         .min_by(|a, b| a.memory.0.value.total_cmp(&b.memory.0.value));
-    let both = |candidate: &Candidate<'_>| {
-        format!("{}, {} than glibc", of_speed(candidate, speed), of_memory(candidate))
-    };
+    let both = |candidate: &Candidate<'_>| both(candidate, speed);
     let mut text = match (fastest, leanest) {
         (Some(fastest), leanest) => {
-            let mut text = format!("{}: {}.", advice(fastest.name, own), both(fastest));
+            let mut text = format!("{}: {}.", advice(fastest, own), both(fastest));
             let leaner = leanest.filter(|leanest| leanest.memory.0.high < fastest.memory.0.low);
             if let Some(leanest) = leaner {
                 text.push_str(&format!(
@@ -115,8 +110,8 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
             }
             text
         }
-        (None, Some(leanest)) => format!("{}: {}.", advice(leanest.name, own), both(leanest)),
-        (None, None) => return indifferent(&all, speed, own),
+        (None, Some(leanest)) => format!("{}: {}.", advice(leanest, own), both(leanest)),
+        (None, None) => return indifferent(&all, speed, own, threads(summary)),
     };
     // What it would change from.
     if let Some(now) = all.iter().find(|candidate| candidate.name == AS_IS)
@@ -124,26 +119,41 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     {
         text.push_str(&format!(" As it is now, {}: {}.", called(AS_IS, own), both(now)));
     }
-    if let Some(noisy) = noisy(&all) {
+    if let Some(noisy) = noisy(&all, threads(summary)) {
         text.push_str(&format!(" {noisy}"));
     }
     text
 }
 
-/// That the machine was too noisy, and for whom; none where it was not.
-fn noisy(all: &[Candidate<'_>]) -> Option<String> {
-    let hidden = || all.iter().filter_map(|candidate| Some((candidate.name, candidate.noise.as_ref()?)));
-    let names: Vec<&str> = hidden().map(|(name, _)| name).collect();
-    let (_, floor) = hidden().next()?;
-    Some(format!(
-        "The machine was too noisy to tell for {}: glibc against itself differs by up to {floor}: run it again on a \
-         quiet machine.",
-        names.join(", ")
-    ))
+/// The threads that the verdict is on, where there are several counts.
+fn threads(summary: &Summary) -> Option<u32> {
+    (summary.rows.len() > 1).then(|| summary.rows[0].threads)
+}
+
+/// That the machine was too noisy, and for what of whom; none where it was not.
+fn noisy(all: &[Candidate<'_>], on: Option<u32>) -> Option<String> {
+    let (mut hidden, mut floors) = (Vec::new(), Vec::new());
+    for (index, what) in ["speed", "memory"].into_iter().enumerate() {
+        let of = || all.iter().filter_map(|candidate| Some((candidate.name, candidate.noise[index]?)));
+        let names: Vec<&str> = of().map(|(name, _)| name).collect();
+        if let Some((_, floor)) = of().next() {
+            hidden.push(format!("the {what} of {}", names.join(", ")));
+            floors.push(format!("{} in {what}", units::floor(floor)));
+        }
+    }
+    let on = on.map_or(String::new(), |count| format!(" on {}", units::threads(count)));
+    (!hidden.is_empty()).then(|| {
+        format!(
+            "The machine was too noisy to tell {}: glibc against itself differs by up to {}{on}: run it again on a quiet \
+             machine.",
+            hidden.join(", or "),
+            floors.join(", ")
+        )
+    })
 }
 
 /// Where nothing is better than glibc.
-fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> String {
+fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>, on: Option<u32>) -> String {
     let verdicts = || all.iter().flat_map(|candidate| [candidate.speed.1, candidate.memory.1]);
     if verdicts().all(|verdict| verdict == Verdict::Equivalent) {
         return "It makes no difference: every allocator is equivalent to glibc in speed and in memory."
@@ -168,7 +178,7 @@ fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> Stri
         .filter(|candidate| [candidate.speed.1, candidate.memory.1].contains(&Verdict::CannotTell))
         .map(|candidate| candidate.name)
         .collect();
-    if let Some(noisy) = noisy(all) {
+    if let Some(noisy) = noisy(all, on) {
         return format!("{stay}: nothing is proved to be faster than glibc, or leaner and as fast. {noisy}");
     }
     if open.is_empty() {
@@ -180,8 +190,17 @@ fn indifferent(all: &[Candidate<'_>], speed: &Speed, own: Option<&Path>) -> Stri
     )
 }
 
-fn advice(name: &str, own: Option<&Path>) -> String {
-    if name == AS_IS { format!("Leave it {}", called(name, own)) } else { format!("Use {name}") }
+/// What to use, and for the sake of what where only that can be told.
+fn advice(candidate: &Candidate<'_>, own: Option<&Path>) -> String {
+    let name = candidate.name;
+    let advice =
+        if name == AS_IS { format!("Leave it {}", called(name, own)) } else { format!("Use {name}") };
+    let reason = match candidate.noise {
+        [Some(_), _] => " for its memory",
+        [_, Some(_)] => " for its speed",
+        [None, None] => "",
+    };
+    advice + reason
 }
 
 /// The entry by its name; the program's own allocator with its file.
@@ -190,8 +209,25 @@ fn called(name: &str, own: Option<&Path>) -> String {
     file.map_or_else(|| name.to_owned(), |file| format!("{AS_IS} ({})", file.to_string_lossy()))
 }
 
+/// Speed and memory beside glibc's: first what can be told.
+fn both(candidate: &Candidate<'_>, speed: &Speed) -> String {
+    let (of_speed, of_memory) = (of_speed(candidate, speed), of_memory(candidate));
+    match candidate.noise {
+        [None, None] => format!("{of_speed}, {of_memory} than glibc"),
+        [Some(_), None] => format!("{of_memory} than glibc; {of_speed}"),
+        [None, Some(_)] if candidate.speed.1 == Verdict::Equivalent => {
+            format!("{of_speed} as glibc; {of_memory}")
+        }
+        [None, Some(_)] => format!("{of_speed} than glibc; {of_memory}"),
+        [Some(_), Some(_)] => format!("{of_speed}; {of_memory}"),
+    }
+}
+
 fn of_speed(candidate: &Candidate<'_>, speed: &Speed) -> String {
     match candidate.speed.1 {
+        _ if candidate.noise[0].is_some() => {
+            format!("its speed cannot be told ({})", faster(candidate.speed.0, speed))
+        }
         Verdict::Equivalent => "as fast".into(),
         Verdict::CannotTell => {
             format!("in speed perhaps no difference ({})", faster(candidate.speed.0, speed))
@@ -202,6 +238,9 @@ fn of_speed(candidate: &Candidate<'_>, speed: &Speed) -> String {
 
 fn of_memory(candidate: &Candidate<'_>) -> String {
     match candidate.memory.1 {
+        _ if candidate.noise[1].is_some() => {
+            format!("its memory cannot be told ({})", memory(candidate.memory.0))
+        }
         Verdict::Equivalent => "no more and no less memory".into(),
         Verdict::CannotTell => format!("in memory perhaps no difference ({})", memory(candidate.memory.0)),
         _ => memory(candidate.memory.0),
@@ -298,21 +337,51 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_noisy_machine_is_no_proof_that_nothing_differs() {
-        let allocators = ["glibc", "a"].map(Allocator::fake);
+    /// The sentence on an allocator with this share of glibc's memory, whose times scatter as glibc's do.
+    fn told_in_noise(memory: f64, own: bool) -> String {
+        let allocators = ["glibc", if own { AS_IS } else { "a" }].map(Allocator::fake);
         let mut runs = 0;
-        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |_, measurement| {
+        let (plan, conclusion) = conclude(&allocators, 10, usize::MAX, |asked, measurement| {
             runs += 1;
             measurement.wall_ns *= [10, 13, 20, 11, 17][runs % 5];
+            if asked.allocator == allocators[1].name {
+                measurement.peak_rss_bytes = (measurement.peak_rss_bytes as f64 * memory) as u64;
+            }
             None
         });
         let summary = Summary::new(&conclusion, &plan, &allocators, 1);
         let told = sentence(&summary, &Speed::Time, &[], None);
-        let start = "Stay with glibc: nothing is proved to be faster than glibc, or leaner and as fast. The machine was too \
-             noisy to tell for a: glibc against itself differs by up to ";
-        assert!(told.starts_with(start), "{told}");
-        assert!(told.ends_with(" % in speed: run it again on a quiet machine."), "{told}");
+        let floor = summary.rows[0].noise_floor.expect("a floor").throughput;
+        let end = format!(
+            "The machine was too noisy to tell the speed of {}: glibc against itself differs by up to {} in speed on {}: \
+             run it again on a quiet machine.",
+            allocators[1].name,
+            units::floor(floor),
+            units::threads(summary.rows[0].threads)
+        );
+        let rest = told.strip_suffix(&end).unwrap_or_else(|| panic!("{told}"));
+        rest.trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_noisy_machine_is_no_proof_that_nothing_differs() {
+        let told = told_in_noise(1.0, false);
+        assert_eq!(
+            told,
+            "Stay with glibc: nothing is proved to be faster than glibc, or leaner and as fast."
+        );
+    }
+
+    #[test]
+    fn advice_in_noise_is_for_what_can_be_told_alone() {
+        let told = told_in_noise(0.8, false);
+        let start = "Use a for its memory: 20 % less memory [20–20] than glibc; its speed cannot be told (";
+        assert!(told.starts_with(start) && !told.contains("perhaps"), "{told}");
+        let own = told_in_noise(0.8, true);
+        assert!(own.starts_with("Leave it as-is for its memory: 20 % less memory"), "{own}");
+        let worse = told_in_noise(1.2, true);
+        let start = "Use glibc (as-is by contrast: its speed cannot be told (";
+        assert!(worse.starts_with(start) && !worse.contains("perhaps"), "{worse}");
     }
 
     #[test]
