@@ -275,7 +275,8 @@ fn explained(finding: Finding) -> Option<String> {
         ),
         Kind::Waits => format!(
             "Slow calls take as much time as {share} of the processor time, and most of that they wait for other threads: for a lock of the \
-             allocator. Allocators with a heap for each thread have none to wait for."
+             allocator, or of the process, which the system takes where memory is mapped and unmapped. Allocators with a heap for \
+             each thread, which keep what was freed, have none to wait for."
         ),
         Kind::Faults => format!(
             "Slow calls take as much time as {share} of the processor time, and most of them fault pages in: memory comes fresh from \
