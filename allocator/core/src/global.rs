@@ -137,7 +137,8 @@ fn key() -> Option<libc::pthread_key_t> {
 /// Runs when a thread that used malloc ends. Destructors that run later still allocate and free: without a heap.
 ///
 /// `heap` is the thread's own, or that of a thread before it on the same stack, which used malloc for the first time after all destructors: glibc
-/// leaves the values of such a thread to the next one, which may never use malloc.
+/// leaves the values of such a thread to the next one, which may never use malloc. (A thread that uses malloc for the first time in the last round of
+/// destructors, the fourth, loses its heap: glibc forgets the values after that one.)
 extern "C" fn thread_ends(heap: *mut c_void) {
     thread_local::set_heap(ended());
     // SAFETY: heaps are never unmapped. Their threads have ended, or this one's slot names another one now; and each value is seen once.

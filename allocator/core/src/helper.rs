@@ -210,21 +210,19 @@ impl Helper {
     /// Before the calling thread forks, and before it takes any lock: beside it alone the helper ends, if it may. The parent of a fork looks how many threads it
     /// has (CPython 3.12 warns of several). It comes again when it is called. In vain where the helper is busy for long: the fork does not wait for that.
     pub(crate) fn make_way(&self, allocator: &Allocator) {
-        if !self.is_there() || allocator.has_several_threads() {
+        if !self.is_there() || allocator.has_several_threads() || !self.may_end(allocator) {
             return;
         }
+        if !self.turns(AWAKE, DISMISSED) && !self.turns(ASLEEP, DISMISSED) {
+            return;
+        }
+        os::wake(&self.state, 1);
         for _ in 0..LEAVE_MS {
-            // Threads that have given their heaps back may be about to end.
-            if self.may_end(allocator) {
-                let dismissed = self.turns(AWAKE, DISMISSED) || self.turns(ASLEEP, DISMISSED);
-                if dismissed {
-                    os::wake(&self.state, 1);
-                } else if os::threads() == Some(1) {
-                    break;
-                }
-            }
             // Relaxed: as in `call`. It says that it ends, and is gone a moment later.
             os::wait_for(&self.state, self.state.load(Ordering::Relaxed), 1);
+            if os::threads() == Some(1) {
+                break;
+            }
         }
     }
 

@@ -319,8 +319,11 @@ impl PageHeap {
         // either, and untouched chunks cost none.
         let span = self.descriptor(ground, start, got, Use::Free, false)?;
         let mut meta = ground.meta.lock();
-        if self.mapped > 0 {
-            meta.provide(got * size_of::<Span>().next_multiple_of(LINE));
+        // Relaxed: a bound, give or take what others do meanwhile.
+        let mapped = ground.shared.mapped.load(Ordering::Relaxed);
+        // One for two units, or for as many more; the first chunks have the first piece.
+        if mapped > 0 {
+            meta.provide((mapped + got) / 2 * size_of::<Span>().next_multiple_of(LINE));
         }
         // The first by itself, into what is left of a page: the others stay untouched until their chunks are used.
         let infos = |count| if count == 1 { meta.record() } else { meta.array(count) };

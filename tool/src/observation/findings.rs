@@ -138,41 +138,12 @@ pub fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Histogram, Process, Totals};
+    use crate::observation::testing::observed;
+    use crate::observation::{Histogram, Process};
     use crate::record::Usage;
 
-    /// A million pairs of 64 bytes on two threads, for 100 ms of two seconds of processor time.
-    fn quiet() -> (Process, Usage) {
-        let totals = Totals {
-            threads: 2,
-            allocations: 1_000_000,
-            frees: 1_000_000,
-            bytes: 64_000_000,
-            call_ns: 100_000_000,
-            calls: Histogram(vec![2_000_000]),
-            ..Totals::default()
-        };
-        let process = Process {
-            pid: 1,
-            name: "quiet".into(),
-            peak_live_bytes: 64,
-            peak_live_blocks: 1,
-            peak_resident_bytes: 0,
-            live_at_peak_resident: 0,
-            live_at_end_bytes: 0,
-            lost: 0,
-            calls_of_threads: vec![1_000_000, 1_000_000],
-            own_bytes: 0,
-            totals,
-        };
-        (process, Usage { user_ns: 2_000_000_000, ..Usage::default() })
-    }
-
     fn kinds(change: impl FnOnce(&mut Process, &mut Usage)) -> Vec<Kind> {
-        let (mut process, mut usage) = quiet();
-        change(&mut process, &mut usage);
-        let observation = Observation::new(vec![process], 1_000_000_000, usage);
-        observation.findings.iter().map(|finding| finding.kind).collect()
+        observed(change).findings.iter().map(|finding| finding.kind).collect()
     }
 
     #[test]

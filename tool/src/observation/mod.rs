@@ -202,6 +202,12 @@ impl Observation {
 }
 
 impl Process {
+    /// The sum over its threads, to be changed.
+    #[cfg(test)]
+    pub fn totals_mut(&mut self) -> &mut Totals {
+        &mut self.totals
+    }
+
     /// Blocks allocated, freed or given another size.
     fn calls(&self) -> u64 {
         self.totals.allocations + self.totals.frees + self.totals.resizes
@@ -318,5 +324,80 @@ fn of_thread(numbers: &[u64], thread: usize, clock_ns: u64) -> Totals {
         sizes: distribution(Distribution::Sizes),
         calls,
         lives: distribution(Distribution::Lives),
+    }
+}
+
+/// An observation for tests.
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// A million pairs of 64 bytes on two threads, for 100 ms of two seconds of processor time, and what is changed of that.
+    pub fn observed(change: impl FnOnce(&mut Process, &mut Usage)) -> Observation {
+        let totals = Totals {
+            threads: 2,
+            allocations: 1_000_000,
+            frees: 1_000_000,
+            bytes: 64_000_000,
+            call_ns: 100_000_000,
+            calls: Histogram(vec![2_000_000]),
+            ..Totals::default()
+        };
+        let mut process = Process {
+            pid: 1,
+            name: "quiet".into(),
+            peak_live_bytes: 64,
+            peak_live_blocks: 1,
+            peak_resident_bytes: 0,
+            live_at_peak_resident: 0,
+            live_at_end_bytes: 0,
+            lost: 0,
+            calls_of_threads: vec![1_000_000, 1_000_000],
+            own_bytes: 0,
+            totals,
+        };
+        let mut usage = Usage { user_ns: 2_000_000_000, ..Usage::default() };
+        change(&mut process, &mut usage);
+        Observation::new(vec![process], 1_000_000_000, usage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_numbers_becomes_a_process() {
+        let mut numbers = vec![0_u64; BYTES / size_of::<u64>()];
+        assert!(process(&[0; BYTES]).is_none(), "nobody wrote the magic number");
+        numbers[place_of(Fact::Magic)] = MAGIC;
+        numbers[place_of(Fact::Process)] = 77;
+        numbers[place_of(Fact::ClockNs)] = 20;
+        numbers[place_of(Fact::Name)] = u64::from_ne_bytes(*b"a-progra");
+        numbers[place_of(Fact::NameRest)] = u64::from_ne_bytes(*b"m\0\0\0\0\0\0\0");
+        for (thread, calls) in [(0, 10), (3, 30)] {
+            numbers[place_in(thread, Count::Allocations)] = calls;
+            numbers[place_in(thread, Count::CallNs)] = calls * 50;
+            numbers[place_of_bin(thread, Distribution::Calls, 10)] = calls;
+        }
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let found = process(&bytes).expect("a process");
+        assert_eq!(
+            (found.pid, found.name.as_str(), &found.calls_of_threads[..]),
+            (77, "a-program", &[30, 10][..])
+        );
+        assert_eq!((found.totals.threads, found.totals.allocations, found.totals.call_ns), (2, 40, 40 * 30));
+        assert!(process(&bytes[8..]).is_none(), "another length");
+    }
+
+    #[test]
+    fn a_quantile_is_told_as_its_bin() {
+        let mut histogram = Histogram(vec![0; BINS]);
+        assert_eq!(histogram.quantile(0.5), None);
+        (histogram.0[0], histogram.0[12], histogram.0[13]) = (50, 49, 1);
+        assert_eq!(histogram.quantile(0.5), Some((1, 2)));
+        assert_eq!(histogram.quantile(0.51), Some((64, 96)));
+        assert_eq!(histogram.quantile(1.0), Some((96, 128)));
+        assert_eq!(serde_json::to_string(&histogram).expect("JSON"), "[[1,50],[64,49],[96,1]]");
     }
 }

@@ -323,3 +323,64 @@ fn synthetic(observation: &Observation, busiest: &Process) -> String {
     let settings = settings.map(|(name, value)| format!(" --set synthetic.{name}={value}"));
     format!("ample bench synthetic --threads {threads}{}", settings.concat())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Totals;
+    use crate::observation::testing;
+
+    fn told(change: impl FnOnce(&mut Totals)) -> String {
+        let observation = testing::observed(|process, _| change(process.totals_mut()));
+        observed(&observation, &["./a program".to_owned(), "7".to_owned()])
+    }
+
+    #[test]
+    fn a_program_without_trouble_is_told_so_and_can_be_compared() {
+        let text = told(|_| ());
+        assert!(
+            text.starts_with(
+                "Nothing in this program's use of malloc keeps threads from running side by side"
+            ),
+            "{text}"
+        );
+        assert!(text.contains(" threads        2 call malloc, with 50 %, 50 % of the calls\n"), "{text}");
+        assert!(!text.contains("What that means"), "{text}");
+        assert!(text.contains("\n   ample compare -- './a program' 7\n"), "{text}");
+        assert!(text.contains("ample bench synthetic --threads 2 --set synthetic.min="), "{text}");
+    }
+
+    #[test]
+    fn each_finding_is_explained_in_lines_of_some_width() {
+        let text = told(|totals| {
+            (totals.others_freed, totals.shared_lines) = (500_000, 300_000);
+            (totals.slow_calls, totals.slow_ns) = (1000, 400_000_000);
+            (totals.call_ns, totals.seen_ns, totals.wait_ns) = (800_000_000, 100, 80);
+        });
+        assert!(text.starts_with("Some things in this program's use of malloc"), "{text}");
+        for part in [
+            "50.0 % of the blocks are freed by another thread",
+            "30.0 % of the blocks were put on a cache line",
+            "most of that they wait for other threads",
+            ": 80.0 % of that in waits for other threads, 0.0 % without a processor",
+        ] {
+            assert!(text.replace("\n   ", " ").contains(part), "{part}: {text}");
+        }
+        let explained =
+            text.lines().skip_while(|line| *line != "What that means").take_while(|line| !line.is_empty());
+        assert!(
+            explained.clone().count() > 6
+                && explained.into_iter().all(|line| line.chars().count() <= WIDTH + 3),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_a_call_it_is_said_how_to_find_out_why() {
+        let text = told(|totals| *totals = Totals::default());
+        assert_eq!(
+            text,
+            "No call of malloc was seen. Who serves it: `ample run --check -- './a program' 7`\n"
+        );
+    }
+}
