@@ -163,6 +163,9 @@ pub fn run(arguments: &[OsString]) -> Result<ExitCode> {
             "ample-core",
             "-p",
             "ample-alloc",
+            // No examples: one is a library to be opened, which this target does not make.
+            "--lib",
+            "--tests",
             "--target",
             &target,
         ]))?

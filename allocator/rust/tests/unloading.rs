@@ -1,4 +1,5 @@
-//! A host may close a library that has this allocator, while threads that have used it go on.
+//! A host may close a library that has this allocator, while threads that have used it go on. (On musl libraries are never closed.)
+#![cfg(target_env = "gnu")]
 
 use std::env;
 use std::ffi::{CString, c_void};

@@ -11,6 +11,8 @@
 #define M_TOP_PAD -2
 #define M_MMAP_THRESHOLD -3
 #define M_MMAP_MAX -4
+#define M_CHECK_ACTION -5
+#define M_PERTURB -6
 #define M_ARENA_TEST -7
 #define M_ARENA_MAX -8
 
