@@ -380,7 +380,9 @@ mod tests {
             numbers[place_in(thread, Count::CallNs)] = calls * 50;
             numbers[place_of_bin(thread, Distribution::Calls, 10)] = calls;
         }
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let mut bytes = Vec::with_capacity(BYTES);
+        numbers.iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
+        drop(numbers);
         let found = process(&bytes).expect("a process");
         assert_eq!(
             (found.pid, found.name.as_str(), &found.calls_of_threads[..]),

@@ -20,8 +20,9 @@ use crate::run::{End, Interrupt, decode, end_orphans, reap, tie};
 
 /// Bytes of each output stream that are read: its end.
 const OUTPUT_BOUND: u64 = 1 << 20;
-/// What the kernel's account of a process may be above the memory that it was forked with.
-const SLACK: u64 = 1 << 20;
+/// What the kernel's account of a process may be above the memory that it was forked with: pages of files that it needs until its exec, and the
+/// system may map 2 MiB of such a file at once.
+const SLACK: u64 = 5 << 20;
 /// Bytes of output that are held at most: what lies before the end is given back to the system.
 const HELD: u64 = 64 << 20;
 
@@ -63,7 +64,7 @@ impl Running {
         let alone = || Ok(setsid().map(drop)?);
         // SAFETY: between fork and exec the closure makes one system call, takes no lock and no memory.
         unsafe { command.pre_exec(alone) };
-        let floor = floor() + SLACK;
+        let before = floor();
         let started = Instant::now();
         let child = command.spawn().map_err(|error| {
             let program = command.get_program().display();
@@ -71,6 +72,8 @@ impl Running {
         })?;
         let pid = Pid::from_child(&child);
         let process = pidfd_open(pid, PidfdFlags::empty())?;
+        // Other threads may allocate meanwhile: the fork lies between the two.
+        let floor = before.max(floor()) + SLACK;
         let tree = look.then(|| Tree::of(pid.as_raw_pid()));
         Ok(Self { child, process, stdout, stderr, started, tree, known_files: 0, floor })
     }
