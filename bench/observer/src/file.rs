@@ -112,23 +112,17 @@ fn name() -> [u64; 2] {
 
 /// A new file in the folder, mapped and full of zeroes.
 fn create(process: u64, now_ns: u64) -> Option<*mut AtomicU64> {
-    let mut name = [0_u8; 64];
+    // SAFETY: a string that ends; the answer is null or a string of the environment, which nobody changes while it is read:
+    // this is called before `main`, in a fork's child, or from the first malloc.
+    let folder = unsafe {
+        let folder = libc::getenv(FOLDER.as_ptr());
+        (!folder.is_null()).then(|| CStr::from_ptr(folder))
+    }?;
     let mut path = [0_u8; PATH];
-    let length = {
-        write!(&mut name[..], "{FOLDER}\0").ok()?;
-        let name = CStr::from_bytes_until_nul(&name).ok()?;
-        // SAFETY: a string that ends; the answer is null or a string of the environment, which nobody changes while it is read:
-        // this is called before `main`, in a fork's child, or from the first malloc.
-        let folder = unsafe {
-            let folder = libc::getenv(name.as_ptr());
-            (!folder.is_null()).then(|| CStr::from_ptr(folder))
-        }?;
-        let mut rest = &mut path[..];
-        rest.write_all(folder.to_bytes()).ok()?;
-        write!(rest, "/{process}-{now_ns}\0").ok()?;
-        PATH - rest.len()
-    };
-    let path = CStr::from_bytes_until_nul(&path[..length]).ok()?;
+    let mut rest = &mut path[..];
+    rest.write_all(folder.to_bytes()).ok()?;
+    write!(rest, "/{process}-{now_ns}\0").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: a string that ends; the length of a file of our own is set, and a new mapping changes no memory that is in use.
     let start = unsafe {

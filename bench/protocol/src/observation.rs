@@ -4,8 +4,10 @@
 //! [`SLOT`] about each of [`SLOTS`] threads; threads beyond share the last slot. It is written while the process
 //! runs, so that nothing is lost however it ends. A number that nobody has written is 0.
 
+use std::ffi::CStr;
+
 /// The variable that names the folder for these files. Without it the observer does nothing.
-pub const FOLDER: &str = "OBSERVE_MALLOC_INTO";
+pub const FOLDER: &CStr = c"OBSERVE_MALLOC_INTO";
 /// The first number of each file, which tells the version of this layout as well.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"observe1");
 /// Numbers about the process.

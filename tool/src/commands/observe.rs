@@ -1,7 +1,9 @@
 //! `ample observe`: runs the user's program once, counts what it asks of malloc, and tells what that means.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -23,20 +25,24 @@ use crate::scratch;
 const LIBRARY: &str = "libample_observer.so";
 /// The variable that names another one.
 const VARIABLE: &str = "AMPLE_OBSERVER";
-/// How often the tool looks whether the user wants to stop: it is told by a signal, too.
+/// There is nothing to look at while the program runs.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the program to its end, whose exit code is the command's.
 pub fn observe(arguments: &Observe) -> Result<ExitCode> {
+    let result = run(arguments);
+    result.or_else(|error| {
+        if error.is::<UsageError>() { Err(error) } else { Ok(failed(FAILED, &format!("{error:#}"))) }
+    })
+}
+
+fn run(arguments: &Observe) -> Result<ExitCode> {
     if let Some(out) = &arguments.out {
-        // Before the program has run for an hour.
-        fs::write(out, "")
-            .map_err(|error| UsageError(format!("cannot write to {}: {error}", out.display())))?;
+        // Before the program has run for an hour. What is in the file stays until there is something to replace it.
+        let opened = fs::OpenOptions::new().create(true).append(true).open(out);
+        opened.map_err(|error| UsageError(format!("cannot write to {}: {error}", out.display())))?;
     }
-    let library = match library() {
-        Ok(library) => library,
-        Err(error) => return Ok(failed(FAILED, &format!("{error:#}"))),
-    };
+    let library = library()?;
     let program = arguments.command[0].as_os_str();
     let name = shown(program);
     let prospect = match examine(program, system_of(&library)) {
@@ -56,7 +62,7 @@ pub fn observe(arguments: &Observe) -> Result<ExitCode> {
     command.args(&arguments.command[1..]);
     put_as_is(&mut command);
     preload(&mut command, &library);
-    command.env(FOLDER, folder.path());
+    command.env(OsStr::from_bytes(FOLDER.to_bytes()), folder.path());
     tie(&mut command);
     let started = Instant::now();
     let child = match command.spawn() {
@@ -66,12 +72,12 @@ pub fn observe(arguments: &Observe) -> Result<ExitCode> {
     let (end, usage) = wait_for(child, &interrupt, || PAUSE)?;
     let wall_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let observation = Observation::read(folder.path(), wall_ns, usage)?;
-    if let Some(out) = &arguments.out {
-        write(out, &observation)?;
-    }
     let words: Vec<String> =
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     say(&format!("\n{}", observed(&observation, &words)));
+    if let Some(out) = &arguments.out {
+        write(out, &observation)?;
+    }
     Ok(code(&end))
 }
 

@@ -78,12 +78,12 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     let often = all.all_calls() >= LEAST_CALLS;
     if often {
         of_calls(observation, &mut found);
-        let handed_over = share(all.others_freed, all.frees + all.resizes);
+        let handed_over = all.others();
         if handed_over >= HANDED_OVER {
             found(Kind::HandedOver, handed_over);
         }
     }
-    let (shared, (least_share, least_count)) = (share(all.shared_lines, all.allocations), SHARED);
+    let (shared, (least_share, least_count)) = (all.on_shared_lines(), SHARED);
     if shared >= least_share && all.shared_lines >= least_count {
         found(Kind::SharedLines, shared);
     }
@@ -91,9 +91,8 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     if observation.program_faults() >= FRESH.0 && fresh >= FRESH.1 {
         found(Kind::Fresh, fresh);
     }
-    let (large, (least_share, least_count)) = (share(all.large_bytes, all.bytes), LARGE);
-    let transient = share(all.large_short, all.large_allocations) >= TRANSIENT;
-    if large >= least_share && all.large_allocations >= least_count && transient {
+    let (large, (least_share, least_count)) = (all.large(), LARGE);
+    if large >= least_share && all.large_allocations >= least_count && all.transient() >= TRANSIENT {
         found(Kind::TransientLarge, large);
     }
     if let Some(process) = observation.busiest() {

@@ -220,6 +220,26 @@ impl Totals {
         self.calls.count()
     }
 
+    /// Of the blocks that ended, or got another size, those that another thread had allocated: a share.
+    pub fn others(&self) -> f64 {
+        share(self.others_freed, self.frees + self.resizes)
+    }
+
+    /// Of the blocks that were put somewhere, by `realloc` as well, those on a cache line with another thread's: a share.
+    pub fn on_shared_lines(&self) -> f64 {
+        share(self.shared_lines, self.allocations + self.resizes)
+    }
+
+    /// Of all bytes, those of large blocks: a share.
+    pub fn large(&self) -> f64 {
+        share(self.large_bytes, self.bytes)
+    }
+
+    /// Of the large blocks, those that are transient: a share.
+    pub fn transient(&self) -> f64 {
+        share(self.large_short, self.large_allocations)
+    }
+
     fn add(&mut self, other: &Self) {
         let own = [
             (&mut self.threads, other.threads),

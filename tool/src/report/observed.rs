@@ -143,16 +143,13 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         ),
         (
             "others' blocks",
-            format!(
-                "{} of the freed blocks had another thread's malloc",
-                percent(share(all.others_freed, all.frees + all.resizes))
-            ),
+            format!("{} of the freed blocks had another thread's malloc", percent(all.others())),
         ),
         (
             "cache lines",
             format!(
                 "{} of the blocks were put on a line with another thread's block",
-                percent(share(all.shared_lines, all.allocations))
+                percent(all.on_shared_lines())
             ),
         ),
         ("large blocks", large(observation)),
@@ -233,8 +230,8 @@ fn large(observation: &Observation) -> String {
     format!(
         "{} of 128 KiB or more, {} of the bytes; {} of them lived 10 ms at most",
         number(all.large_allocations),
-        percent(share(all.large_bytes, all.bytes)),
-        percent(share(all.large_short, all.large_allocations))
+        percent(all.large()),
+        percent(all.transient())
     )
 }
 
@@ -312,13 +309,13 @@ fn synthetic(observation: &Observation, busiest: &Process) -> String {
     let all = &observation.all;
     let at = |share| all.sizes.quantile(share).map_or(1, |(least, _)| least.max(1));
     let threads = workers(Some(busiest)).max(1);
-    let percent = |part, whole| (share(part, whole) * 100.0).round() as u64;
+    let percent = |share: f64| (share * 100.0).round() as u64;
     let settings = [
         ("min", at(0.05)),
         ("max", at(0.99)),
         ("slots", (busiest.peak_live_blocks / threads as u64).max(1)),
-        ("given", percent(all.others_freed, all.frees + all.resizes)),
-        ("resized", percent(all.resizes, all.allocations + all.resizes)),
+        ("given", percent(all.others())),
+        ("resized", percent(share(all.resizes, all.allocations + all.resizes))),
     ];
     let settings = settings.map(|(name, value)| format!(" --set synthetic.{name}={value}"));
     format!("ample bench synthetic --threads {threads}{}", settings.concat())

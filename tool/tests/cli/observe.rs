@@ -149,6 +149,9 @@ fn what_cannot_be_observed_is_said_before_it_runs() {
     };
     let (code, text) = said(&["--", "./missing"]);
     assert!(code == Some(127) && text.contains("missing"), "{text}");
+    fs::write(folder.path().join("old.json"), "kept").expect("written");
+    assert_eq!(said(&["-o", "old.json", "--", "./missing"]).0, Some(127));
+    assert_eq!(fs::read_to_string(folder.path().join("old.json")).expect("a file"), "kept");
     let (code, text) = said(&["-o", "no/such/folder/figures.json", "--", "./observed"]);
     assert!(code == Some(2) && text.contains("no/such/folder"), "{text}");
     program(folder.path(), "static", OBSERVED, &["-pthread", "-static"]);
@@ -156,8 +159,10 @@ fn what_cannot_be_observed_is_said_before_it_runs() {
     assert!(code == Some(125) && text.contains("cannot be observed: it is statically linked"), "{text}");
     let output =
         observing(folder.path()).env("AMPLE_OBSERVER", "nothing.so").args(["--", "./observed"]).output();
-    let (_, text) = texts(&output.expect("runs"));
+    let output = output.expect("runs");
+    let (_, text) = texts(&output);
     assert!(text.contains("AMPLE_OBSERVER names no library: nothing.so"), "{text}");
+    assert_eq!(output.status.code(), Some(125), "{text}");
     assert!(
         fs::read_dir(folder.path())
             .expect("a folder")
