@@ -1,7 +1,7 @@
 //! `ample`: compares memory allocators honestly, on every thread count, in time and in memory.
 //!
-//! Modules bottom-up, each using only those before it: [`error`], [`regular`], [`scratch`], [`stats`], [`carried`],
-//! [`allocators`], [`record`], [`run`], [`merge`], [`programs`], [`trial`], [`apps`], [`report`], [`history`], [`commands`], [`cli`].
+//! The modules are layers: ARCHITECTURE.md lists them bottom-up ("The tool's layers, bottom-up"), and `cargo xtask tidy` checks that each uses only those
+//! before it in that list. A command begins in [`cli`], which parses it, and [`commands`], which has one file for each.
 
 mod allocators;
 mod apps;

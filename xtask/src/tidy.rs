@@ -4,10 +4,12 @@
 //!
 //! - [`lines`]: length of files, marks of unfinished work, code in comments, comments on memory orderings
 //! - [`dependencies`]: which package may depend on which
+//! - [`layers`]: which module of the allocator's core and of the tool may use which
 //! - [`documents`]: documents mention only files that exist
 
 mod dependencies;
 mod documents;
+mod layers;
 mod lines;
 
 use std::fmt;
@@ -69,6 +71,9 @@ fn check() -> Result<(usize, Vec<Violation>)> {
     let mut files = Vec::new();
     collect(root, &mut files)?;
     let mut violations = dependencies::check(&workspace);
+    let architecture =
+        fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let layered = layers::LAYERED.map(|(folder, heading)| (folder, layers::rows(&architecture, heading)));
     for path in &files {
         let file = path.strip_prefix(root).unwrap_or(path);
         let Ok(text) = fs::read_to_string(path) else { continue };
@@ -83,6 +88,10 @@ fn check() -> Result<(usize, Vec<Violation>)> {
         }
         if ending == "rs" && file.starts_with("allocator/core") && !is_test(file) {
             found.extend(lines::unexplained_orderings(&text));
+        }
+        for (folder, rows) in layered.iter().filter(|_| ending == "rs" && !is_test(file)) {
+            let module = layers::module_of(file, folder);
+            found.extend(module.map(|module| layers::upward(rows, module, &text)).unwrap_or_default());
         }
         if ending == "md" && file != Path::new("CHANGELOG.md") {
             let exists = |mentioned: &str| {

@@ -1,20 +1,8 @@
 //! The allocator: size classes, magazines, spans, page heap. It knows nothing of C; `ample-abi` and `ample-alloc` put the interfaces on
 //! top. ARCHITECTURE.md walks through it.
 //!
-//! Modules, bottom-up; each uses only those above it in this list:
-//!
-//! | module | holds |
-//! |---|---|
-//! | `sync` | atomics, the lock |
-//! | `os` | the operating system's contract, Linux, a simulated system |
-//! | `inbox` | the lock-free stack by which blocks come home |
-//! | `size_class`, `units`, `span` | which blocks there are, and from an address to what lies there |
-//! | `meta` | memory for our own records |
-//! | `page_heap` | runs of units |
-//! | `magazine`, `arena`, `depot` | blocks in bulk: stacks of pointers, owners of spans, what threads exchange |
-//! | `budget`, `heap` | what a thread may keep; the fast paths: its magazines |
-//! | `allocator`, `registry`, `large`, `interface` | the whole: slow paths, threads and forks, large blocks, the calls |
-//! | `thread_local`, `global`, `limited`, `fork` | the one allocator that serves the process |
+//! The modules are layers: ARCHITECTURE.md lists them bottom-up ("Layers, bottom-up"), and `cargo xtask tidy` checks that each uses only those above it
+//! in that list. To read one malloc, begin with `heap`; with `span` and `page_heap` to see where blocks come from.
 //!
 //! `tests/loom.rs` checks the protocols of `sync` and `inbox` on their own: the rest rests on statics, which `loom` cannot model.
 #![cfg(not(loom))]
@@ -46,6 +34,7 @@ pub mod options;
 mod os;
 mod page_heap;
 mod registry;
+mod report;
 mod size_class;
 mod span;
 mod starter;

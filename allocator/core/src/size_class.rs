@@ -1,11 +1,13 @@
 //! Size classes: which block sizes exist, and which one serves a request.
 //!
-//! Steps of 16 bytes up to 256, eight steps a doubling up to 4 KiB, five a doubling up to 32 KiB, the first two of them an eighth: whoever asks for a
-//! power of two and a header is common there. A block is at most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are
+//! Sizes go up in steps of 16 bytes to 256, in eight steps a doubling to 4 KiB, and in five steps a doubling to 32 KiB. Of the five, the first two are an eighth of the
+//! doubling's first size: requests for a power of two and a header are common there. A block is at most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are
 //! multiples of 16, so every block is aligned to 16.
 
-use crate::units::UNIT;
-
+/// log2 of [`UNIT`].
+pub(crate) const UNIT_SHIFT: u32 = 14;
+/// Bytes of a unit, the grain of spans: 16 KiB.
+pub(crate) const UNIT: usize = 1 << UNIT_SHIFT;
 /// Bits of a class in a unit map entry.
 pub(crate) const CLASS_BITS: u32 = 6;
 /// Room for classes in tables indexed by class; not all are in use.

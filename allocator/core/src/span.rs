@@ -7,8 +7,7 @@ use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crate::magazine::Slot;
-use crate::size_class::{self, Class, SPAN_BLOCKS_MAX};
-use crate::units::UNIT;
+use crate::size_class::{self, Class, SPAN_BLOCKS_MAX, UNIT};
 
 pub(crate) use self::holes::{Batch, Look};
 pub(crate) use self::returns::FREE_ALREADY;

@@ -88,6 +88,19 @@ impl Allocator {
         self.tables.pages.purge_all(self.ground())
     }
 
+    /// Gives back whatever nobody uses: what idle threads and this one keep, and all free memory. Whether anything went
+    /// back to the system.
+    pub fn trim(&self, heap: &Heap) -> bool {
+        // Twice: the first look only sees who is active.
+        self.empty_idle_heaps();
+        self.empty_idle_heaps();
+        let reclaimed = self.reclaim(heap);
+        // Twice: the first look only sees which spans are quiet.
+        self.purge_holes();
+        self.purge_holes();
+        reclaimed
+    }
+
     #[cold]
     #[inline(never)]
     pub(crate) fn trim_by_clock(&self, heap: &Heap) {

@@ -1,8 +1,8 @@
 //! From an address to what lies there: the unit map (class and owner of every unit) and the chunk table (span of every unit).
 //!
-//! Both are flat tables over the whole address space, reserved but not committed: one load, no test for foreign
-//! pointers, since what was never written reads as zero (`units/table.rs`). Page headers would do the same, but all fall into the
-//! same cache sets; 64 bytes of the unit map cover 256 KiB of heap. (The idea of a pagemap outside the heap is
+//! Both are flat tables over the whole address space, reserved but not committed. A look-up is one load without a test for foreign
+//! pointers, since what was never written reads as zero (`units/table.rs`). Page headers would do the same, but they all fall into the
+//! same cache sets, whereas 64 bytes of the unit map cover 256 KiB of heap. (The idea of a page map outside the heap is
 //! snmalloc's and tcmalloc's.)
 
 mod table;
@@ -15,10 +15,8 @@ use crate::size_class::{self, CLASS_BITS, Class};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-/// log2 of [`UNIT`].
-pub(crate) const UNIT_SHIFT: u32 = 14;
-/// Bytes of a unit, the grain of spans: 16 KiB.
-pub(crate) const UNIT: usize = 1 << UNIT_SHIFT;
+pub(crate) use crate::size_class::{UNIT, UNIT_SHIFT};
+
 /// log2 of [`CHUNK`].
 const CHUNK_SHIFT: u32 = 21;
 /// Bytes of a chunk, the grain in which address space is acquired: 2 MiB.
@@ -42,7 +40,7 @@ const CHUNK_UNITS: usize = CHUNK / UNIT;
 /// 1928).
 pub(crate) type Entry = u32;
 
-/// log2 of how far places of neighbouring classes lie apart: see [`Place`](crate::heap::Place).
+/// log2 of how many bytes the places of neighbouring classes lie apart in a heap: see `Place` in `heap.rs`.
 pub(crate) const CLASS_SHIFT: u32 = 3;
 const CODE_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
 const CODE_BITS: u32 = 13;

@@ -3,8 +3,7 @@
 
 use super::Span;
 use crate::os::{self, PAGE, PARTS, Part};
-use crate::size_class::{self, SPAN_UNITS_MAX};
-use crate::units::UNIT;
+use crate::size_class::{self, SPAN_UNITS_MAX, UNIT};
 
 /// Whole pages of a span, a bit each.
 type Pages = u64;

@@ -4,9 +4,8 @@ use core::mem;
 
 use super::{Span, WORDS, ones};
 use crate::magazine::Slot;
-use crate::size_class::ClassInfo;
+use crate::size_class::{ClassInfo, UNIT};
 use crate::sync;
-use crate::units::UNIT;
 
 /// What is said when a block is freed twice.
 pub(crate) const FREE_ALREADY: &str = "ample: free of a block that is free already\n";
