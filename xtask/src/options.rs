@@ -65,10 +65,10 @@ fn document() -> String {
          names in `GLIBC_TUNABLES` (`glibc.malloc.mmap_threshold=262144`, which come first) are honoured. As long as nobody sets one, freed large blocks\n\
          are kept for 0.7 s, to be used again. Whoever sets one ends that:\n\n\
          | parameter | meaning |\n|---|---|\n\
-         | `M_MMAP_THRESHOLD` | blocks larger than 32 KiB and, in units of 16 KiB, at least so large go back to the system as soon as they are freed (128 KiB where another parameter is set alone); smaller ones are kept as before |\n\
-         | `M_MMAP_MAX` | 0: no block goes back so; any other value changes nothing |\n\
-         | `M_TRIM_THRESHOLD` | other free memory stays, however old, until there is more than that of it; then it goes back at once, all but `M_TOP_PAD` of it; -1: it never does, but for `malloc_trim` |\n\
-         | `M_TOP_PAD` | see there; the heap also grows by so much more than is asked for |\n",
+         | `M_MMAP_THRESHOLD` | blocks that are larger than 32 KiB and, in units of 16 KiB, at least this large go back to the system as soon as they are freed (128 KiB if only another parameter is set); smaller ones are kept as before |\n\
+         | `M_MMAP_MAX` | 0: no block goes back in this way; any other value changes nothing |\n\
+         | `M_TRIM_THRESHOLD` | other free memory stays, however old, until there is more of it than this; then all but `M_TOP_PAD` of it goes back at once; -1: it never does, except by `malloc_trim` |\n\
+         | `M_TOP_PAD` | how much free memory stays then; the heap also grows by this much more than is asked for |\n",
     );
     text
 }
