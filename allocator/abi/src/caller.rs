@@ -1,12 +1,12 @@
 //! Who calls free: the C library itself, or anybody else.
 //!
-//! The C library calls free while it holds locks of its own. glibc gives up the stacks of ended threads under the lock under which it looks for a new thread's
-//! stack (`__nptl_free_stacks`, of `pthread_join` and of ending threads), and with a stack go the blocks that held its thread-local variables. Who
-//! starts a thread in such a free waits for itself, for ever. So the helper thread is not started by a free of the C library's, nor of the
+//! The C library calls free while it holds locks of its own. glibc gives up the stacks of ended threads under the same lock under which it looks for a new thread's
+//! stack (`__nptl_free_stacks`, called by `pthread_join` and by ending threads), and with a stack it frees the blocks that held that thread's thread-local variables. Starting a
+//! thread within such a free would wait for itself for ever. So the helper thread is not started by a free of the C library's, nor of the
 //! dynamic linker's. (A free within a realloc is taken for the program's, whoever calls: glibc resizes nothing under that lock.) Nor does a thread get
-//! its heap by such a free: with a stack that a thread gives up at its own end, it would be after the thread's destructors.
+//! its heap by such a free: where a thread gives up a stack at its own end, its destructors have already run.
 //!
-//! In a static program the C library's code cannot be told from the program's, but for the one function from which glibc gives such blocks up.
+//! In a static program the C library's code cannot be told from the program's, except for the one function from which glibc gives such blocks up.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;

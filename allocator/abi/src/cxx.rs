@@ -1,12 +1,12 @@
 //! C++'s operators new and delete in all their forms, under their mangled names (`size_t` is `unsigned long`).
 //!
 //! A program may replace any of them. Most replace two, `new(n)` and `delete(p)`, and rely on what the standard says of the others: each does its
-//! work by calling a simpler form, its primary, whoever defines that. So a derived form here is a jump to its primary through the global offset table, whose
+//! work by calling a simpler form, its *primary*, whoever defines that. So a derived form here is a jump to its primary through the global offset table, whose
 //! entry the dynamic linker fills with the definition in force. The linker is told to leave these entries to it (`replaceable.list`). The
-//! forms that do not throw allocate by themselves as long as nobody has replaced their primary: else the C++ runtime's
-//! own are called, which call it and catch what it throws.
+//! forms that do not throw allocate by themselves as long as nobody has replaced their primary; otherwise they call the C++ runtime's
+//! own, which call the primary and catch what it throws.
 //!
-//! The throwing forms do what the standard demands: call the new-handler and try again, and throw `std::bad_alloc`
+//! The throwing forms do what the standard demands: they call the new-handler and try again, and throw `std::bad_alloc`
 //! when there is none. Rust frames must not be unwound, so none is left by then: the last act of the operator is a
 //! jump to [`ample_new_failed`], which is written in assembly and says how to unwind it. The C++ runtime is looked up only
 //! then: programs without C++ need none.

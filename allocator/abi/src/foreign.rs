@@ -1,5 +1,5 @@
-//! Blocks that are not ours: handed out by the C library's own malloc, before this library was there, or to a library
-//! that was linked or opened so that it sees that one first (`RTLD_DEEPBIND`). They go back where they came from.
+//! Blocks that are not ours. The C library's own malloc handed them out, before this library was there, or to a library
+//! that was linked or opened so that it sees that malloc first (`RTLD_DEEPBIND`). They go back where they came from.
 
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;

@@ -1,4 +1,4 @@
-//! What glibc's callers ask of its malloc besides blocks: how it stands, and to give memory back. The answers are of Ample's heap.
+//! What glibc's callers ask of malloc besides blocks: statistics, and to give memory back. The answers are about Ample's heap.
 
 use core::ffi::{c_char, c_int, c_void};
 

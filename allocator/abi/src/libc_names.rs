@@ -1,5 +1,5 @@
-//! malloc's family under the names that glibc's own has besides: programs and libraries that call these must meet the same heap,
-//! lest a block of one be given to the other. In a static program they keep the C library's malloc from being linked.
+//! malloc's family under the further names that glibc's own has. Programs and libraries that call these must meet the same heap,
+//! or blocks of one would be given to the other. In a static program these names keep the C library's malloc from being linked.
 
 use core::ffi::{c_int, c_void};
 

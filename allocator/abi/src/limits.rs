@@ -1,7 +1,7 @@
-//! The calls by which a program limits its own addresses, or locks all its memory: addresses that are only reserved count for both, so what is not needed
-//! is given up first. (A limit that another process sets is noticed when no more memory comes.)
+//! The calls by which a program limits its own addresses, or locks all its memory. Addresses that are only reserved count for both, so those that are not needed
+//! are given up first. (A limit that another process sets is noticed when no more memory comes.)
 //!
-//! Beyond that each of these functions is the system's call of the same name, as in any C library.
+//! Beyond that each of these functions is the system call of the same name, as in any C library.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;

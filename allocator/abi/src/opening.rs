@@ -1,8 +1,8 @@
-//! Libraries that a program opens bound to themselves and what they need first (`RTLD_DEEPBIND`), as PHP opens its extensions. Such a library would
-//! see the C library's free and hand it blocks that the C library took from our malloc (`strdup`), which ends the process. So `dlopen` is
+//! Libraries that a program opens with `RTLD_DEEPBIND`, bound to themselves and their dependencies before anything else, as PHP opens its extensions. Such a library would
+//! see the C library's free, and hand it blocks that the C library took from our malloc (by `strdup`), which ends the process. So `dlopen` is
 //! ours, and leaves that flag out.
 //!
-//! Everything else is the C library's `dlopen`: it is entered by a jump with the caller's return address, because it looks for libraries where the
+//! Everything else is the C library's `dlopen`. It is entered by a jump, with the caller's return address, because it looks for libraries where the
 //! caller's file says.
 
 use core::arch::naked_asm;

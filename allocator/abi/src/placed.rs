@@ -1,5 +1,5 @@
-//! Where the functions lie that programs call most: each begins a cache line, in a section of its own. Left to the linker, which packs code that is built
-//! for size, they begin anywhere, and where one reaches into a line more, a pair of malloc and free takes up to 1.3 times as long (docs/experiments/fast-paths.md,
+//! Where the functions lie that programs call most: each begins a cache line, in a section of its own. The linker packs code that is built
+//! for size, so that functions begin anywhere; where one reaches into one line more, a pair of malloc and free takes up to 1.3 times as long (docs/experiments/fast-paths.md,
 //! "Where should malloc begin?").
 
 /// Lets the section `.text.ample.<name>` begin a cache line. (Rust has no attribute for that yet: `fn_align` is unstable.)

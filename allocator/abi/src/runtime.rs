@@ -1,7 +1,7 @@
-//! The C++ runtime: what it throws with, its new-handler, and its own operators. It is looked up when it is needed, for a program without C++ has none.
+//! The C++ runtime: what it throws with, its new-handler, and its own operators. It is looked up when it is needed, since a program without C++ has none.
 //!
-//! Where a program in C opens a library in C++ for that alone (`RTLD_LOCAL`: Python's modules, most plugins), the runtime comes with it and is in no scope that
-//! a look-up by name searches; so the runtimes that there are are asked for by their files' names, too.
+//! Where a program in C opens a library in C++ for that library's use alone (`RTLD_LOCAL`: Python's modules, most plugins), the runtime comes with it, and is in no scope that
+//! a look-up by name searches. So the runtimes that exist are also asked for by their files' names.
 
 use core::ffi::{CStr, c_void};
 use core::ptr;

@@ -1,12 +1,12 @@
 //! Who may touch the cold part of a heap: its own thread, or, while that thread is elsewhere, whoever claims it.
 //!
-//! The thread enters and leaves on each of its slow paths, by plain stores and a load; the cost of the order between them
-//! is paid by the rare other side, with a barrier in every thread of the process (`membarrier`): D. Dice, H. Huang & M. Yang,
+//! The thread enters and leaves on each of its slow paths, by plain stores and a load. The order between them is paid for by the
+//! rare other side, with a barrier in every thread of the process (`membarrier`): D. Dice, H. Huang & M. Yang,
 //! "Asymmetric Dekker Synchronization" (2001).
 //!
 //! ```text
-//! thread: busy = 1;           look at claimed: 0? go on. 1? busy = 0, sleep, again
-//! other:  claimed = 1; barrier everywhere; look at busy: 0? the heap is ours. 1? claimed = 0, another time
+//! thread: busy = 1;                          claimed = 0? go on.         1? busy = 0, sleep, try again
+//! other:  claimed = 1; barrier everywhere;   busy = 0? the heap is ours. 1? claimed = 0, another time
 //! ```
 
 use crate::sync::{AtomicU32, Ordering, light_fence, wait, wake_all};

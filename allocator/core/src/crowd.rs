@@ -1,5 +1,5 @@
-//! What a heap keeps of a class that its thread uses little, be it that it is new or that threads are a crowd, many more than processors. What one of a crowd keeps is of no use while
-//! it waits for a processor, and it waits most of the time.
+//! What a heap keeps of a class that its thread uses little: because the thread is new, or because it is one of a crowd, threads that are many more than processors. What
+//! one of a crowd keeps is of no use while it waits for a processor, and it waits most of the time.
 
 use core::ptr::{self, NonNull};
 

@@ -1,8 +1,8 @@
-//! The shared depots: for each class full magazines that any thread may take. Only classes whose blocks fill whole cache lines
+//! The shared depots: for each class, full magazines that any thread may take. Only classes whose blocks fill whole cache lines
 //! go through them.
 //!
-//! On many processors a depot has several parts, each with its lock, lest all threads meet at one. A magazine comes to the part of the arena that its newest block belongs to, where the
-//! threads of that arena look first; but they find nothing only where all parts are empty, and it finds no room only where all are full.
+//! On many processors a depot has several parts, each with its own lock, so that not all threads meet at one. A magazine goes to the part of the arena that its newest block belongs to, where the
+//! threads of that arena look first. A thread that takes finds nothing only if all parts are empty, and one that puts finds no room only if all are full.
 
 use core::ptr::NonNull;
 

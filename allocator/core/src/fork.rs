@@ -1,10 +1,10 @@
-//! The process's forks: every lock is taken before, and given back after in parent and child.
+//! The process's forks: every lock is taken before, and given back afterwards in parent and child.
 //!
-//! glibc takes its own malloc's locks last, after those of its streams: a thread that reads a line holds its stream
-//! while it reallocates the buffer. Our handlers run before glibc takes any, so they take the lock of the list of streams first
-//! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads can wait for each other.
+//! glibc takes its own malloc's locks last, after those of its streams, since a thread that reads a line holds its stream's lock
+//! while it reallocates the buffer. Our handlers run before glibc takes any lock, so they take the lock of the list of streams first
+//! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads could wait for each other for ever.
 //!
-//! A process that never had a second thread takes no locks, as with glibc: a signal handler may fork there, in the midst of a malloc that holds some.
+//! In a process that never had a second thread no locks are taken, as with glibc: there a signal handler may fork, in the midst of a malloc that holds some.
 
 use crate::global::{HELPER, PROCESS};
 use crate::os;

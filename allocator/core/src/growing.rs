@@ -1,7 +1,7 @@
-//! Blocks that grow by realloc. From 8 KiB on a small one becomes a large one, which goes on growing where it lies: by steps of 4 KiB it would else be copied
-//! seven times on its way to 32 KiB. (glibc extends it where it lies, if nothing is behind it; others copy.)
+//! Small blocks that grow by realloc. From 8 KiB on, such a block becomes a large one, which goes on growing where it lies: growing by steps of 4 KiB, it would otherwise be copied
+//! seven times on its way to 32 KiB. (glibc extends a block where it lies, if nothing is behind it; others copy.)
 //!
-//! Such a block has more room than it needs, and may keep it for long. So a heap has a few of them at a time.
+//! Such a block has more room than it needs, and may keep it for long. So a heap has only a few of them at a time.
 
 use core::cell::Cell;
 

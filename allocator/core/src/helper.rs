@@ -1,9 +1,9 @@
-//! The helper thread: looks around from time to time, so that memory comes back although the program does nothing.
+//! The helper thread: it looks around from time to time, so that memory comes back although the program does nothing.
 //!
-//! It is started when there is enough to give back, in a process that has several threads already (`AMPLE_BACKGROUND_THREAD`): a
-//! program with one thread may rely on that (`setns`, `unshare`). While there is nothing to do it sleeps until it is called again; if the program
-//! has come down to one thread by then, it ends. A process whose first thread has left (`pthread_exit`) ends with its last one: from then on the helper
-//! looks around until that is itself.
+//! It is started when there is enough to give back, and only in a process that has several threads already (`AMPLE_BACKGROUND_THREAD`): a
+//! program with one thread may rely on having just one (`setns`, `unshare`). While there is nothing to do it sleeps until it is called again; if the program
+//! has come down to one thread by then, it ends. A process whose first thread has left (`pthread_exit`) ends with its last thread: there the helper
+//! goes on looking around until it is itself the last.
 
 use crate::allocator::Allocator;
 use crate::options::Name;

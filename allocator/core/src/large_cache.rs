@@ -1,6 +1,6 @@
-//! A heap's most recently freed large blocks: a thread that allocates, uses and frees blocks of some size again and again gets
-//! the same ones, whose pages are there and whose lines may still be in its caches, without a lock. (The idea is that of
-//! oneTBB's large object cache, R. Dementiev's answer to the question that gave this project its second motto.)
+//! A heap's most recently freed large blocks. A thread that allocates, uses and frees blocks of some size again and again gets
+//! the same ones, whose pages are there and whose lines may still be in its caches, without taking a lock. (The idea is that of
+//! oneTBB's large object cache, by R. Dementiev.)
 
 pub(crate) mod sparse;
 

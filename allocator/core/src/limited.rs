@@ -1,4 +1,4 @@
-//! What the process does about its own limits, as far as the allocator must know of it.
+//! What happens when the process limits itself, as far as the allocator must know of it.
 
 use crate::global::PROCESS;
 use crate::os;

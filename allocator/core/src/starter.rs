@@ -1,12 +1,12 @@
 //! Starters: one span of each arena in which blocks of all sizes up to 2 KiB lie side by side.
 //!
-//! A span of one class costs at least a page, so that a thread with a block each of thirty sizes would keep thirty
+//! A span of one class costs at least a page, so that a thread with one block of each of thirty sizes would keep thirty
 //! pages for a few kilobytes. The first blocks of each class therefore come from the arena's starter, as far as it has
 //! room; a class that goes on being used moves to spans of its own. Blocks of a starter never enter a magazine: they
 //! are handed out and taken back one by one, under the arena's lock.
 //!
-//! In a crowd of threads, which share arenas, no starter is needed: there the first blocks of a class come one by one from the spans that it has, and
-//! go back there, so that a thread that uses little of it has no magazine of it.
+//! A crowd of threads, which share arenas, needs no starters: there the first blocks of a class come one by one from the class's spans, and
+//! go back there, so that a thread that uses the class little has no magazine for it.
 //!
 //! The unit map says [`MIXED`] for the units of a starter; the class of each block is found in the starter's table.
 

@@ -1,4 +1,4 @@
-//! Tending: what is given back although the program does nothing. A helper thread looks around from time to time.
+//! Tending: what is given back although the program does nothing. The helper thread does it from time to time.
 
 use crate::allocator::Allocator;
 use crate::arena::{Arena, Holes};

@@ -1,4 +1,4 @@
-//! Text without the standard library's formatting, which needs memory and space.
+//! Text without the standard library's formatting, which takes memory and code.
 
 use crate::os;
 

@@ -1,9 +1,9 @@
 //! Spans that change their owner. A block of a class that does not fill lines goes home to the arena that owns its span. Where one thread loads
-//! a program's data and others replace it, the arena of the first would empty block by block while theirs grow, up to twice the memory:
-//! an arena that has no room adopts spans from one where nobody takes any more, to which its threads send such blocks.
+//! a program's data and others replace it, the first thread's arena would empty block by block while the others' grow, up to twice the memory. So
+//! an arena that has no room adopts spans from one that nobody takes from any more, and to which its threads send such blocks.
 //!
-//! Both arenas' locks are held meanwhile, the second only if it is free. Who read the old owner brings the blocks there, and finds under the lock that
-//! it is not theirs: see [`Arena::give_back`]. (Taking over pages that others left half empty is mimalloc's idea; it asks when a block is freed.)
+//! Both arenas' locks are held meanwhile, the second only if it is free. A thread that read the old owner from the unit map brings its blocks there, and finds under the lock that
+//! the span has another owner: see [`Arena::give_back`]. (Taking over pages that others left half empty is mimalloc's idea; mimalloc asks when a block is freed.)
 
 use core::cell::Cell;
 use core::ptr;

@@ -1,8 +1,9 @@
-//! Blocks that an arena hands out for another one. A block of a class that fills lines stays with the thread that frees it, while its span stays with
-//! the arena that owns it: what a thread then gives back is room of an arena from which it takes nothing. So an arena without room borrows from
-//! one to which others' blocks of the class came back, or those of a thread that has ended or rests, before the program grows. What a thread that goes on gives back of its own it will take again
-//! itself: lent, it would only lie in another processor's caches then. Where there are dirty runs, a span of its own costs no memory, and a thread's blocks do not
-//! come to lie between those of another.
+//! Blocks that an arena hands out in place of another one. A block of a class that fills lines stays with the thread that frees it, while its span stays with
+//! the arena that owns it. So what a thread gives back later is room in an arena from which it takes nothing. Before the program grows, an arena without room therefore
+//! borrows from one to which such blocks came back: blocks of other threads, or those of a thread that has ended or rests.
+//!
+//! What a thread that goes on gives back of its own is not lent: the thread will take it again, and would then find it in another processor's caches. Nor is anything borrowed while there are dirty
+//! runs: then a span of one's own costs no memory, and one thread's blocks do not come to lie between another's.
 //!
 //! Both arenas' locks are held meanwhile, the second only if it is free.
 

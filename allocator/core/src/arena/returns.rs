@@ -1,4 +1,4 @@
-//! Blocks that come back to an arena's spans. There they lie in the order of their addresses again, however they were freed.
+//! Blocks that come back to an arena's spans. However they were freed, they lie there in the order of their addresses again.
 
 use core::cell::Cell;
 use core::ptr;

@@ -1,4 +1,4 @@
-//! Whether a heap's thread does anything: what whoever looks after all heaps learns from two looks. Guarded by the registry's lock.
+//! Whether a heap's thread does anything: what the helper thread, which looks after all heaps, learns from two looks. Guarded by the registry's lock.
 
 use super::Heap;
 use crate::sync::Ordering;

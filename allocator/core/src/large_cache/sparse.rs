@@ -1,6 +1,6 @@
-//! A heap's freed large blocks in a program that touches little of them: they are hardly memory, so that a thread keeps many more, and longer ones, and
-//! gets them again by class of size. It finds the pages of their fronts there, where it would else touch others. (rpmalloc and snmalloc serve all
-//! large blocks so, those that are filled as well, for which what lies between two sizes is memory.)
+//! A heap's freed large blocks in a program that touches little of them. Such blocks are hardly memory, so a thread keeps many more of them, and longer ones, and
+//! gets them back by size class. It then finds the pages at their fronts already there, where otherwise it would touch new ones. (rpmalloc and snmalloc serve all
+//! large blocks in this way, including filled ones, for which rounding up to the next size costs memory.)
 
 use core::cell::Cell;
 use core::ptr;

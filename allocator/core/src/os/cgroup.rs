@@ -1,4 +1,4 @@
-//! What Linux's control groups say of a process's memory: version 2 (`memory.max`) and 1 (`memory.limit_in_bytes`), as far as their
+//! The memory limit of the process's control groups on Linux, version 2 (`memory.max`) and 1 (`memory.limit_in_bytes`), as far as their
 //! file systems are where they usually are.
 
 use core::ffi::CStr;

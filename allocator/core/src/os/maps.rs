@@ -1,5 +1,5 @@
-//! What Linux tells of a process's mappings (`/proc/self/maps`): a line begins with its mapping's first address, a hyphen, and the address behind its
-//! last.
+//! The process's mappings on Linux (`/proc/self/maps`): a line begins with its mapping's first address, a hyphen, and the address just past its
+//! end.
 
 use core::ops::Range;
 

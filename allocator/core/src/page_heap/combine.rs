@@ -1,5 +1,5 @@
-//! Runs made of a dirty one and the free runs beside it, clean and dirty ones in turn. They are several since one kind has pages and reads as
-//! anything, the other has none and reads as zero; whoever needs a run that none of them is long enough for can have them together.
+//! Runs made of a dirty run and the free runs beside it, clean and dirty in turn. Clean and dirty neighbours are kept as separate runs, since the one has no pages and reads as
+//! zero, and the other has pages and may read as anything; but a request for which neither is long enough can have them together.
 
 use super::{Ground, PageHeap, ptr};
 use crate::span::{Span, Use};

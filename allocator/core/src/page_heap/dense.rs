@@ -1,6 +1,6 @@
-//! Which small blocks are worth huge pages: those of a program that touches at least half of their pages. Else a huge page would make all of
-//! them resident. An arena's spans that came without pages of their own tell: when the next one of the class is needed, the last has been handed out.
-//! Blocks up to a page are taken for touched as long as nothing tells otherwise, since one touched block makes a page of others resident, too.
+//! Which small blocks are worth huge pages: those of a program that touches at least half of their pages. For others a huge page would only make
+//! untouched pages resident. This is learned from an arena's spans that came without pages of their own: when the next span of the class is needed, all blocks of the last one have been
+//! handed out, and it can be looked at. Blocks of up to a page are taken for touched until something tells otherwise, since one touched block makes its neighbours on the page resident too.
 
 use super::Ground;
 use super::huge::{HUGE_FROM, Wanted};

@@ -1,8 +1,8 @@
-//! Huge pages for large blocks, in a program that fills them: a page fault then brings 2 MiB at once. Where a program touches a few pages of
-//! each block, a huge page would keep 512 for one. Which of the two it is, blocks that got no huge pages tell: when the next one
-//! is asked for, or they are freed, they, or their first 2 MiB, are looked at.
+//! Huge pages for large blocks, in a program that fills them: there a page fault brings in 2 MiB at once. In a program that touches only a few pages of
+//! each block, a huge page would make 512 pages resident for one. Which kind of program it is, blocks tell that got no huge pages: they, or their first 2 MiB, are looked at
+//! when the next block is asked for, or when they are freed.
 //!
-//! A mark makes the system bring huge pages as the block is touched. It goes when the block is freed: the system would
+//! A mark makes the system bring in huge pages as the block is touched. It is removed when the block is freed, since the system would otherwise
 //! fill holes that are purged later. Blocks too short for a huge page of their own lie side by side in one, as small ones do
 //! ([`PageHeaps::bring_huge_page`](super::PageHeaps::bring_huge_page)).
 

@@ -1,10 +1,14 @@
-//! What happens before the heap becomes larger than it ever was: memory is measured, and paid for, by its peak. Threads are told, lest the heap
-//! grow by what they keep for later; and dirty runs, which were too short for what is asked for now, go back to the system, the oldest first. That
-//! costs page faults when their addresses are used again: so it is no more than an eighth of the peak, which cost as many page faults
-//! itself, and 8 MiB: 2048 page faults for each page heap, of which a program has one unless its threads meet. For a block that is a quarter of the heap
-//! itself, as of a program that works on one image after the other, it is up to half of the peak: what such blocks leave is most of what there is. What was spent of that comes back
-//! with time, an eighth of what is handed out for small blocks: where those and large ones come and go for long, the peak would creep up. (Not of
-//! what is handed out for large blocks: a program of these alone would pay at every other one. And never more than was spent: nothing is saved up.)
+//! What happens before the heap becomes larger than it ever was, since a program's memory is judged by its peak, and paid for by it.
+//!
+//! Threads are told, so that the heap does not grow by what they keep for later. And dirty runs, which were too short for what is asked for now, go back
+//! to the system, the oldest first. That costs page faults when their addresses are used again, so it is bounded: by an eighth of the peak, which cost
+//! as many page faults itself, and by 8 MiB, which is 2048 page faults for each page heap (a program has one unless its threads meet). For a block that is a
+//! quarter of the heap itself, as in a program that works on one image after the other, up to half of the peak may go: what such blocks leave behind is
+//! most of what there is.
+//!
+//! What was spent of that allowance comes back with time, an eighth of what is handed out for small blocks: otherwise the peak would creep up where small and
+//! large blocks come and go for long. (What is handed out for large blocks does not count: a program of these alone would pay at every other one. And no more comes back
+//! than was spent: nothing is saved up.)
 
 use super::{Ground, PageHeap};
 use crate::sync::Ordering;

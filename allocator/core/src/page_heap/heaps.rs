@@ -1,8 +1,8 @@
-//! Several page heaps side by side, each with its lock; no run is split or merged between two of them. All arenas begin at the
-//! first; one that often finds the lock of its page heap taken moves on to the next. So a program whose threads rarely
-//! meet keeps its free memory in one place, and one whose threads do spreads over as many locks as it needs.
+//! Several page heaps side by side, each with its own lock; no run is split or merged between two of them. All arenas begin at the
+//! first one; an arena that often finds the lock of its page heap taken moves on to the next. So a program whose threads rarely
+//! meet keeps its free memory in one place, and one whose threads do meet spreads over as many locks as it needs.
 //! A thread that has one large block at a time takes it from a page heap that it shares with few such threads.
-//! (glibc's arenas are chosen so; jemalloc has a page heap for each arena. Here they take what is dirty from each other.)
+//! (glibc chooses arenas in this way; jemalloc has a page heap for each arena. Here page heaps also take dirty runs from each other.)
 
 use core::cell::Cell;
 

@@ -1,9 +1,11 @@
-//! Chunks that are marked for huge pages together. A mark changes the mapping, and the kernel waits for whoever has a page fault there, and lets nobody have one meanwhile: were each
-//! huge page marked by itself, and the mark taken away once it is there, two threads that fill memory would get no more of it in a second than one. Where all is marked, each brings its
-//! huge pages beside the others.
+//! Chunks that are marked for huge pages together.
 //!
-//! The marks are taken away when the last chunk was touched: holes that are purged later are not to be filled again. What waits until then is free, but in no list. (Who touches a chunk a moment after
-//! another thread took the marks away gets a page instead of a huge one, and the rest as it is used.)
+//! A mark changes the mapping. The kernel then waits for every page fault that is under way in that mapping, and lets no new one begin meanwhile. If each
+//! huge page were marked by itself, and the mark taken away once the page is there, two threads that fill memory would together get no more of it in a second than
+//! one. Within one large marked area, each thread brings in its huge pages while the others bring in theirs.
+//!
+//! The marks are taken away when the last chunk was touched, so that the kernel does not fill holes that are purged later. Until then, what has not been touched is free,
+//! but in no list. (A thread that touches a chunk just after another one took the marks away gets a small page instead of a huge one, and the rest as it is used.)
 
 use super::huge::may_mark;
 use super::{Ground, PageHeap, Run, Source, large, ptr};

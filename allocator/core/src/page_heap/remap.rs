@@ -1,6 +1,6 @@
-//! Moving the pages of a large run to another one. The system keeps a mapping of its own for pages that came from elsewhere, of which a process may
-//! have 65 530. They stay with their run as it is freed, merged, split and used again: its pages would be lost with them. They
-//! end when the run's pages are given back.
+//! Moving the pages of a large run to another run. The system keeps a separate mapping for pages that came from elsewhere, and a process may have
+//! 65 530 mappings. Such a mapping stays with its run as the run is freed, merged, split and used again, since giving it up would lose the pages. It
+//! ends when the run's pages are given back.
 
 use super::{Ground, PageHeap};
 use crate::os;

@@ -1,4 +1,4 @@
-//! What the last few blocks that were looked at have in common. A hint, guarded by nothing.
+//! What the last few blocks that were looked at have in common: a counter that goes up and down. A hint, guarded by nothing.
 
 use crate::sync::{AtomicU8, Ordering};
 

@@ -1,4 +1,4 @@
-//! What all page heaps have together, and the words by which they and the helper thread understand each other.
+//! What all page heaps have in common, and the words by which they and the helper thread communicate.
 
 use super::PageHeap;
 use super::dense::Dense;

@@ -1,10 +1,10 @@
-//! Where large blocks begin of which a program touches little. Those of the next ones should begin where earlier ones did: then their first pages,
-//! which are touched most, are there already, instead of more and more others. So they begin at few places: at multiples of a
-//! power of two, a quarter to a half of their size. (snmalloc gets the same by classes of sizes up to the largest.) Blocks that are filled
-//! lie side by side, since what is between blocks would be lost. (So do those of a thread that has one at a time: it finds the same place anyway.)
+//! Where large blocks begin, in a program that touches little of them. The next ones should begin where earlier ones did: then their first pages,
+//! which are touched most, are there already, and no further ones are touched. So blocks begin at few places: at multiples of a
+//! power of two, a quarter to a half of their size. (snmalloc achieves the same by size classes up to the largest sizes.) Blocks that are filled
+//! lie side by side instead, since what lies between blocks would be lost. (So do those of a thread that has one block at a time: it finds the same place anyway.)
 //!
-//! Which of the two it is, blocks tell that were fresh when they were handed out: when they are freed, it is looked how much of them was touched. So does each
-//! `realloc` that copies: it fills.
+//! Which kind of program it is, blocks tell that were fresh when they were handed out: when they are freed, the page heap looks how much of them was touched. A
+//! `realloc` that copies tells as well: it fills its block.
 
 use super::Ground;
 use super::score::Score;

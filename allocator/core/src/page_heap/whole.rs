@@ -1,4 +1,4 @@
-//! Whole pages of the system's, where they are larger than a unit: the system gives back nothing less.
+//! Whole system pages, where these are larger than a unit: the system takes back nothing less.
 
 use super::{Ground, PageHeap, ptr};
 use crate::os;

@@ -1,6 +1,6 @@
-//! x86-64: the slot's offset from the thread pointer lies in the global offset table. Beside the heap the slot holds copies of what the fast paths look at
-//! before they know the class, so that the heap's address is added to where the class stands in it, by one instruction. The compiler does not see through to that sum, and
-//! cannot put it into each access: some processors (Intel's since Golden Cove) hand on what was stored a moment ago at no cost, but not where an index is part of an address.
+//! x86-64: the slot's offset from the thread pointer lies in the global offset table. Beside the heap, the slot holds copies of what the fast paths look at
+//! before they know the class, so that one instruction adds the heap's address to the offset at which the class stands in it. The compiler does not see through that sum, and
+//! so cannot put it into the address of each access: some processors (Intel's since Golden Cove) forward a recent store to a load at no cost, but not if the address has an index.
 
 use core::arch::{asm, global_asm};
 

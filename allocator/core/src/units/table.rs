@@ -1,5 +1,5 @@
-//! A flat table over the whole address space: reserved as a whole and made writable in islands, or, where addresses or locked memory are limited,
-//! mapped in islands from the beginning, or from the moment on at which the rest is let go.
+//! A flat table over the whole address space. It is reserved as a whole and made writable in islands. Where addresses or locked memory are limited, only islands are
+//! mapped: from the beginning, or from the moment when the rest is let go.
 
 use core::ops::Range;
 

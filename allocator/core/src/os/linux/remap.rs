@@ -1,4 +1,4 @@
-//! Moving pages, where the system does it right.
+//! Moving pages, where the system does it correctly.
 
 use core::ptr;
 
