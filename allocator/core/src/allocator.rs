@@ -17,7 +17,7 @@ use crate::starter::MIXED;
 use crate::sync::{self, AtomicPtr, Lock, Ordering, OwnLine};
 use crate::units::{self, ARENAS, Entry, Kept, Units};
 
-/// How many times [`ClassInfo::unordered_most`](size_class::ClassInfo::unordered_most) a private depot may hold of a class in no order before what is beyond that goes back: 1 MiB, which a core's second cache holds.
+/// A private depot may hold this many times [`ClassInfo::unordered_most`](size_class::ClassInfo::unordered_most) of a class in no order before what is beyond that goes back: 1 MiB, which fits into a core's second-level cache.
 const UNORDERED_TIMES: u32 = 4;
 /// Empty magazines that are given away, or taken, at once.
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
@@ -26,7 +26,7 @@ pub(crate) const EVENTS_PER_LOOK: u32 = 64;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 ///
-/// In this order: what every process writes to lies together, between the unit map's list of islands, of which only the end is written, and that of the arenas' users.
+/// The order of the fields keeps what every process writes to together, between two long arrays of which little is written: the unit map's list of islands, and the registry's list of the arenas' users.
 #[repr(C)]
 pub struct Allocator {
     pub(crate) units: Units,
@@ -37,12 +37,12 @@ pub struct Allocator {
     pub(crate) meta: Lock<Meta>,
     pub(crate) budget: Budget,
     lenders: Lenders,
-    /// Of whoever has no arena.
+    /// Where the large blocks of threads without an arena come from.
     home: Home,
     pub(crate) registry: Lock<Registry>,
 }
 
-/// Those parts of an allocator that are long and all zeros at first: in the library they take no room, and memory only where they are used.
+/// The parts of an allocator that are long and all zeros at first: they take no room in the library's file, and memory only where they are used.
 #[repr(C)]
 pub(crate) struct Tables {
     pub(crate) pages: PageHeaps,
@@ -262,9 +262,9 @@ impl Allocator {
         }
     }
 
-    /// Gives the blocks of the newest magazines in a private depot that are this heap's own and in no order back to their spans, once it holds many of the class, until malloc has
-    /// emptied it: there they find their order again. Whoever frees much and allocates it again would else get blocks from all over the memory for what lies side by side in the
-    /// program's structures.
+    /// Gives the newest magazines in a private depot back to their spans as long as their blocks are this heap's own and in no order: in the spans they find their order again. This begins
+    /// when the depot holds many magazines of the class, and goes on until malloc has emptied it. Otherwise a thread that frees much and allocates it again would get blocks from all over
+    /// the memory for what lies side by side in the program's structures.
     #[inline(never)]
     fn bound_disorder(&self, heap: &Heap, class: Class) {
         let (full, info) = (&heap.bins[class].full, size_class::of(class));
@@ -308,8 +308,8 @@ impl Allocator {
     pub(crate) fn shed(&self, heap: &Heap, class: Class, magazine: NonNull<Magazine>) {
         // SAFETY: the magazine is the caller's.
         let blocks = unsafe { magazine.as_ref() };
-        // Blocks of this heap's own would only find their way to other threads, and theirs hither: cold ones for each.
-        // (In a crowd, which shares arenas, they would meet there all the same, and a magazine as it is costs less than its spans.)
+        // If blocks of this heap's own went to the shared depot, other threads would take them, and this one theirs: each would get cold ones.
+        // (A crowd shares arenas, so that its threads get each other's blocks anyway; and a magazine as it is costs less than a way through the spans.)
         let strange = self.budget.is_crowd() || self.is_strange(heap, blocks);
         if !(strange && size_class::fills_lines(class) && !self.is_tight() && self.share(class, magazine)) {
             self.give_back_all(blocks, strange);
@@ -317,8 +317,8 @@ impl Allocator {
         }
     }
 
-    /// Gives a magazine with blocks of others that fill lines to the shared depot; where there are others in the way, or at the spans of the arena that the newest block belongs to, to that
-    /// arena. `false`: it is still the caller's.
+    /// Gives a magazine with line-filling blocks of others to the shared depot. It goes to the arena of its newest block instead if the depot is busy, or if it is full and that arena's
+    /// spans are busy. `false`: it is still the caller's.
     #[inline(never)]
     fn share(&self, class: Class, magazine: NonNull<Magazine>) -> bool {
         // SAFETY: the magazine is the caller's.

@@ -5,33 +5,33 @@ use crate::os;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
-/// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep of its data, for which it
-/// would else go to the spans), at least, and in all heaps together beyond the least.
+/// Bytes in one heap's private depot, its magazines counted: at most (what a thread frees and allocates again in one sweep over its data, for which it
+/// would otherwise go to the spans), at least, and in all heaps together beyond the least.
 const DEPOT_MAX: usize = 32 << 20;
 const DEPOT_MIN: usize = 64 << 10;
 const DEPOT_SUM: usize = 64 << 20;
-/// The same for a depot that takes blocks of other arenas, which the threads that allocated them would else have again: one part in so many of the program's
-/// spans of small blocks, in all heaps together, and in any case what makes for so much each.
+/// The same for a depot that takes blocks of other arenas, which the threads that allocated them could otherwise have again: in all heaps together this part (a quarter) of the program's
+/// spans of small blocks, and in any case this many bytes for each heap.
 const STRANGE_PART: usize = 4;
 const STRANGE_SMALL: usize = 256 << 10;
-/// Heaps that are few: the first thread often waits for the one that works. The magazines of each may grow by so many bytes in any case, and of two each keeps as much of the other's blocks. (Without a bound, what two
-/// threads free of each other's adds up in both: in each class it is a random walk.)
+/// Up to this many heaps are few: the first thread often only waits for the one that works. The magazines of each may grow by [`FEW_KEEP`] bytes in any case, and each of two keeps as much of the other's blocks. (Without a
+/// bound, what two threads free of each other's blocks adds up in both: in each class it is a random walk.)
 const FEW: usize = 2;
 const FEW_KEEP: usize = 1 << 20;
-/// By how much the magazines of all heaps beyond those may grow: one part in so many of the program's spans of small blocks; and those of each in any
-/// case, which is one class.
+/// By how much the magazines of all heaps beyond those few may grow together, as a part (a sixteenth) of the program's spans of small blocks; and those of each heap in any
+/// case, which suffices for one class.
 const MAGAZINES_PART: usize = 16;
 const MAGAZINES_MIN: usize = 128 << 10;
-/// Heaps for each processor from which on all together keep less of those: what a thread that waits keeps is of no use to those that run.
+/// Beyond this many heaps for each processor, threads are a crowd, and all heaps together keep less: what a thread that waits keeps is of no use to those that run.
 const CROWD: usize = 4;
-/// A heap keeps an empty magazine for each of this many bytes that its private depot may hold, and so many at most: they go round from those who fill them to those
-/// who empty them, and are memory.
+/// A heap keeps one empty magazine for every [`BYTES_PER_SPARE`] bytes that its private depot may hold, and at most [`SPARES_MAX`]: they circulate between threads that fill them and threads
+/// that empty them, and are memory themselves.
 const BYTES_PER_SPARE: usize = 32 << 10;
 const SPARES_MAX: usize = 64;
 /// Units of freed large blocks that one heap keeps at least (64 KiB), and in all heaps together for each processor beyond the least (4 MiB).
 const LARGE_MIN: usize = (64 << 10) / UNIT;
 const LARGE_SUM: usize = (4 << 20) / UNIT;
-/// How many more one may keep whose thread asks again for as many as it freed: 8 MiB, and in all heaps together for each processor 16 MiB.
+/// How many more units a heap may keep if its thread asks again for as many as it freed: 8 MiB, and 16 MiB for each processor in all heaps together.
 const MORE_MAX: usize = (8 << 20) / UNIT;
 const MORE_SUM: usize = (16 << 20) / UNIT;
 

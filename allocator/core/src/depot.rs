@@ -102,8 +102,8 @@ impl Depots {
         self.parts_of(class, 0).all(|part| part.count() == 0)
     }
 
-    /// Takes some magazines with at least one block each: two or more if there are many, lest a thread that uses up what others
-    /// free come for each. No more than half of a part, so that the next thread finds some, too.
+    /// Takes some magazines with at least one block each: two or more if there are many, so that a thread that uses up what others
+    /// free does not come for each of them; but no more than half of a part, so that the next thread finds some too.
     pub(crate) fn take(&self, class: Class, arena: u16) -> Stack {
         let mut busy = None;
         for part in self.parts_of(class, arena).filter(|part| part.count() > 0) {
@@ -113,7 +113,7 @@ impl Depots {
                 None => busy = busy.or(Some(part)),
             }
         }
-        // The fewer come, the fewer wait.
+        // Whoever takes more comes less often: fewer wait.
         busy.map_or(Stack::new(), |part| {
             part.take_out(part.full.lock(), MORE_WHERE_BUSY * u32::from(AT_ONCE[class]))
         })
@@ -165,7 +165,7 @@ impl Part {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Half of what there is, one at least and so many at most.
+    /// Half of what there is, but at least one and at most `most`.
     fn take_out(&self, full: Guard<'_, Stack>, most: u32) -> Stack {
         let taken = Stack::new();
         let most = (full.len() / 2).clamp(1, most);

@@ -277,10 +277,10 @@ pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
     Err(Unusual(entry))
 }
 
-/// What neither [`free_fast`] nor [`free_far`] could take back; NULL is ignored. Calls the helper thread if there is something for it to do. `may_start` says
-/// whether a thread may be started, and whether this one may get a heap if it has none: whoever frees must hold no lock that `pthread_create` takes, and
-/// run no later than the thread's destructors. The C library frees while it holds such a lock, and NULL at the end of each thread (see
-/// `ample::caller`). Where it says no, the next one is asked.
+/// Takes back what neither [`free_fast`] nor [`free_far`] could; NULL is ignored. Calls the helper thread if there is something for it to do. `may_start` says
+/// whether a thread may be started, and whether this one may get a heap if it has none: the caller of free must hold no lock that `pthread_create` takes, and
+/// run no later than the thread's destructors. The C library frees while it holds such a lock, and frees NULL at the end of each thread (see
+/// `caller.rs` in `ample-abi`). If it says no, the next call of free is asked.
 ///
 /// # Safety
 /// As for [`free_fast`]; `unusual` is what [`free_far`] said of this block.

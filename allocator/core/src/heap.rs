@@ -28,16 +28,16 @@ use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEA
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{self, CLASS_SHIFT, Entry};
 
-/// A heap. Only its thread uses it.
+/// A heap. Only its thread uses it, but for what `claim` and the registry's lock guard.
 #[repr(C)]
 pub struct Heap {
-    /// For each class the slot of the newest block in the loaded magazine, or the guard below the oldest.
+    /// For each class the slot of the newest block in the loaded magazine, or the guard below the oldest if there is none. First, so that a class's place is at a fixed offset.
     tops: [Cell<*const Slot>; CLASS_SLOTS],
     /// For each class the last slot of the loaded magazine.
     limits: [Cell<*const Slot>; CLASS_SLOTS],
     /// Class of each request that the table of near ones serves.
     near: Cell<Near>,
-    /// What it looks at in an entry of the unit map: see [`Entry`].
+    /// The bits of an entry of the unit map that tell whether this heap may keep the block: see [`Entry`].
     pub(crate) mask: Cell<usize>,
     /// The arena; null for an inert heap.
     pub(crate) arena: Cell<*const Arena>,
@@ -45,13 +45,13 @@ pub struct Heap {
     pool: Cell<*const Arena>,
     /// Bytes of blocks in the private depot, and what their magazines count for.
     pub(crate) depot_bytes: Cell<usize>,
-    /// Bytes by which its magazines may hold more than in any case and at first, the sum over the classes.
+    /// Bytes by which its magazines may hold more than the least, summed over the classes.
     pub(crate) grown: Cell<usize>,
-    /// Whether they lately wanted to grow more than they may.
+    /// Whether its magazines lately wanted to grow by more than they may.
     crowded: Cell<bool>,
-    /// Slow paths taken, for the clock, and for others to see that the thread is active.
+    /// Slow paths taken: they stand for time, and show others that the thread is active.
     events: AtomicU32,
-    /// Who may touch what is not for the fast paths.
+    /// Who may touch the cold part: all that the fast paths do not use.
     pub(crate) claim: Claim,
     /// `events` when somebody looked last. This and what follows: guarded by the registry's lock.
     seen: Cell<u32>,
@@ -63,7 +63,7 @@ pub struct Heap {
     pub(crate) trimmed_ms: Cell<u64>,
     /// The heap's growths when this thread last gave back what it keeps.
     pub(crate) growths: Cell<u32>,
-    /// From where the arena may adopt spans.
+    /// The arena from which this heap's arena may adopt spans.
     pub(crate) donor: Donor,
     /// Empty magazines.
     pub(crate) spares: Empties,
@@ -109,7 +109,7 @@ impl Bin {
     }
 }
 
-/// A thread uses a class rarely that it needs no more often than at each so many slow paths.
+/// A thread uses a class rarely if none of its last so many slow paths was for it.
 const RARELY: u16 = 64;
 /// Blocks of the first refill of a class.
 pub(crate) const FIRST_WANTED: u8 = 8;
@@ -265,13 +265,13 @@ impl Heap {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Whether the next slow path is one of so many, a power of two, that looks at the clock.
+    /// Whether the next slow path looks at the clock: one in `events_per_look`, a power of two, does.
     #[inline(always)]
     pub(crate) fn looks_next(&self, events_per_look: u32) -> bool {
         self.events() % events_per_look == events_per_look - 1
     }
 
-    /// Whether the thread uses `class`, a pooled one, rarely: this slow path is the first for it for long, as its slow paths count. Notes it; to be called where its magazines do not suffice, in a crowd.
+    /// Whether the thread uses `class`, a pooled one, rarely: this is the first slow path for it in a long time, measured in slow paths. Notes that it was used; to be called in a crowd, where the class's magazines do not suffice.
     #[inline(never)]
     pub(crate) fn uses_rarely(&self, class: Class) -> bool {
         let now = self.events() as u16;
@@ -323,7 +323,7 @@ impl Heap {
         self.place_at(class << CLASS_SHIFT)
     }
 
-    /// The place so many bytes from the start, those of a class.
+    /// The place that lies `offset` bytes, those of a class, from the start.
     #[inline(always)]
     fn place_at(&self, offset: usize) -> Place<'_> {
         // SAFETY: there lies an element of `tops`; only this thread reaches the heap.
@@ -361,7 +361,7 @@ impl Heap {
         self.bins[class].wanted.get().min(size_class::of(class).magazine_most)
     }
 
-    /// Asks the arena for more than `wanted` blocks of `class` next time, as long as all magazines together grow by no more than `most` bytes.
+    /// Makes the heap ask the arena for more than `wanted` blocks of `class` next time, as long as all its magazines together grow by no more than `most` bytes.
     pub(crate) fn want_more(&self, class: Class, wanted: u8, most: usize) {
         let (place, info) = (&self.bins[class].wanted, size_class::of(class));
         let next = (wanted * 2).min(info.magazine_most);
@@ -376,7 +376,7 @@ impl Heap {
         }
     }
 
-    /// Time has passed: next time it will be less.
+    /// Time has passed: makes the heap ask for fewer blocks of `class` next time.
     pub(crate) fn want_less(&self, class: Class) {
         let (wanted, info) = (self.wanted(class), size_class::of(class));
         let next = (wanted / 2).max(FIRST_WANTED.min(info.magazine_most));
@@ -384,7 +384,7 @@ impl Heap {
         self.bins[class].wanted.set(next);
     }
 
-    /// Blocks that a magazine of `class` may hold that is little used.
+    /// Blocks that a magazine may hold while its `class` is little used.
     #[inline(always)]
     fn least(&self, class: Class) -> u8 {
         let info = size_class::of(class);
@@ -410,7 +410,7 @@ impl Heap {
         unsafe { magazine.as_ref() }.slot(left).get()
     }
 
-    /// Whether this heap got few blocks of `class` yet.
+    /// Whether this heap has had only a few blocks of `class` so far.
     #[inline(always)]
     pub(crate) fn may_start(&self, class: Class) -> bool {
         self.bins[class].started.get() < u8::MAX
@@ -464,8 +464,8 @@ impl Heap {
     }
 }
 
-/// What a magazine counts for in a private depot beside its blocks: the magazine is memory itself, as much as half of 125 blocks of 16 bytes, and stays it
-/// when they are in use. So no more than a sixteenth of a depot's bound goes into magazines.
+/// What a magazine counts for in a private depot beside its blocks. A magazine is memory itself, half as much as 125 blocks of 16 bytes, and remains so while its
+/// blocks are in use. With this, no more than a sixteenth of a depot's bound goes into magazines.
 pub(crate) const MAGAZINE_COUNTS: usize = 16 * size_of::<Magazine>();
 
 /// What a magazine of `class` that is not loaded counts for in a private depot, in bytes.

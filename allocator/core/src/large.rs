@@ -21,9 +21,9 @@ pub struct Foreign;
 pub(crate) const KEPT_MAX: usize = LARGEST * UNIT;
 /// Bytes from which on a block of zeros may be had by giving back what was there: more than those caches hold.
 pub(crate) const CLEARED_FROM: usize = KEPT_MAX + 1;
-/// Of so many events of a heap one looks, when a large block is freed, how much of it was touched although others lay there before.
+/// One in so many of a heap's slow paths looks, when a large block is freed, how much of it was touched, although other blocks lay there before.
 const EVENTS_PER_TOUCHED: u32 = 1024;
-/// Of so many pages of a block that is to be zero one at most is in memory where they all go back to the system, instead of being filled with zeros.
+/// The pages of a block that is to be zero go back to the system, instead of being filled with zeros, if at most one in so many of them is in memory.
 const SPARSE: usize = 16;
 
 /// Makes a large block of at least `size` bytes that nobody uses yet zero by giving its pages back, if few are in memory: the others would all

@@ -151,8 +151,8 @@ impl Stack {
     }
 }
 
-/// A heap's empty magazines. Of those that are too many it gives some away; if it then asks for as many again, it keeps that many more: a thread that frees much, and allocates as much again,
-/// would else change magazines with others that do so, and each time find them in another processor's cache.
+/// A heap's empty magazines. If there are too many, the heap gives some away; if it then asks for as many again, it keeps that many more from then on. Otherwise threads that free much and allocate
+/// as much again would exchange magazines with each other, and find them in another processor's cache each time.
 pub(crate) struct Empties {
     stack: Stack,
     /// How many more it keeps than in any case.
@@ -170,25 +170,25 @@ impl Empties {
         &self.stack
     }
 
-    /// Puts one in; whether there are more now than it keeps, `least` in any case.
+    /// Puts one in; whether there are now more than the heap keeps, which is `least` in any case.
     #[inline(always)]
     pub(crate) fn put(&self, magazine: NonNull<Magazine>, least: u32) -> bool {
         self.stack.push(magazine) > least + self.more.get()
     }
 
-    /// So many were given away because they were too many.
+    /// `count` were given away because there were too many.
     pub(crate) fn note_given(&self, count: u32) {
         self.missed.set(self.missed.get().saturating_add(count));
     }
 
-    /// So many are asked for, of which there are none; from now on it may keep up to `most` more than in any case.
+    /// `count` are asked for and none is there; from now on the heap may keep as many more, up to `most` in all.
     pub(crate) fn note_asked(&self, count: u32, most: u32) {
         let missed = count.min(self.missed.get());
         self.missed.set(self.missed.get() - missed);
         self.more.set((self.more.get() + missed).min(most));
     }
 
-    /// Time has passed: what was needed then may be needed no more.
+    /// Time has passed: what was needed may no longer be.
     pub(crate) fn forget(&self) {
         self.more.set(self.more.get() / 2);
         self.missed.set(self.missed.get() / 2);

@@ -38,7 +38,7 @@ pub(crate) struct Registry {
     users: [u32; ARENAS],
 }
 
-// SAFETY: the heaps in the registry are used by no thread; whoever takes one out makes it his.
+// SAFETY: the heaps in the registry are used by no thread; whoever takes one out becomes its only user.
 unsafe impl Send for Registry {}
 
 impl Registry {

@@ -22,21 +22,21 @@ pub(crate) const LINE: usize = 64;
 pub(crate) const SPAN_BLOCKS_MAX: usize = UNIT / QUANTUM;
 /// Units that a span can have at most: 256 KiB.
 pub(crate) const SPAN_UNITS_MAX: usize = 16;
-/// How much of a class one span is at most, unless it is one of the smallest: an eighth.
+/// A span is at most this part of its class, an eighth, unless it is one of the smallest.
 const SPAN_SHARE: usize = 8;
-/// Bytes of blocks that one magazine holds at most, unless that would be fewer than two blocks, in a heap whose magazines hold all that they may.
+/// Bytes of blocks that one magazine holds at most, unless that would be fewer than two blocks, in a heap whose magazines may not grow any further.
 const MAGAZINE_CROWDED: usize = 16 << 10;
-/// The same of a class that is little used, in another heap.
+/// The same for a class that is little used, in any other heap.
 const MAGAZINE_LEAST: usize = 32 << 10;
-/// The same of a class that is used much.
+/// The same for a class that is used much.
 const MAGAZINE_MOST: usize = 128 << 10;
-/// Bytes of blocks of a class that a private depot holds in any order, two magazines or more, once it held a few times as much: what lies in a core's caches costs little to
-/// come at wherever it lies.
+/// Bytes of blocks of a class, at least two magazines, that a private depot holds in any order once it has held a few times as much: what fits into a core's caches costs little to
+/// reach, wherever it lies.
 const UNORDERED: usize = 256 << 10;
 /// Magazines that wait in one inbox at most, and bytes of blocks that fill lines; beyond that, blocks go straight to their spans, so that a thread that sleeps does not keep memory.
 const INBOX_MOST: usize = 32;
 const INBOX_BYTES: usize = 1 << 20;
-/// Bytes of a block that counts as long: a few of them are most of what a cache holds.
+/// Bytes from which on a small block counts as long: a few of them are most of what a heap keeps.
 pub(crate) const LONG: u32 = 1 << 10;
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 125;

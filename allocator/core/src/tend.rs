@@ -8,12 +8,12 @@ use crate::size_class::CLASSES;
 use crate::sync::Ordering;
 use crate::units::UNIT;
 
-/// Every so many looks spans are searched for holes; one in which no block came or went since the search before gives its own back.
+/// At every so many looks (once a second) spans are searched for holes. A span from which no block was handed out since the search before gives its holes back.
 const LOOKS_PER_SEARCH: u32 = 4;
 /// Calls into the system for holes while an arena's lock is held, as a `Batch` counts them.
 const HOLES_AT_ONCE: usize = 16;
 
-/// Bytes of blocks that are much in a heap's private depot and its cache of large blocks: one part in so many of the program's spans of small blocks, and more than so much.
+/// What counts as much in a heap's private depot and its cache of large blocks: this part (a sixteenth) of the program's spans of small blocks, and more than [`STORED_MIN`] bytes.
 const STORED_PART: usize = 16;
 const STORED_MIN: usize = 64 << 10;
 

@@ -115,7 +115,7 @@ impl Spans {
         if !span.listed.get() {
             self.list(class, span);
         }
-        // One span with room stays, lest a single block that comes and goes fetch and return a span each time.
+        // One span with room stays, or a single block that comes and goes would fetch and return a span each time.
         let first = self.with_room[class].first().is_some_and(|first| ptr::eq(first, span));
         let alone = first && SpanList::after(span).is_none();
         if span.is_empty() && !alone {

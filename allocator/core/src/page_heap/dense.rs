@@ -13,9 +13,9 @@ use crate::units::UNIT;
 
 /// What is touched of a span of such a program at least, as a part of it.
 const TOUCHED: usize = 2;
-/// Of so many spans of blocks larger than a page that could come from huge pages one does not, to be looked at.
+/// One in so many spans of blocks larger than a page that could come from huge pages does not, so that it can be looked at.
 const FRESH: usize = 16;
-/// Of so many huge pages for blocks up to a page one waits for a span, the shortest, that is to be looked at.
+/// One in so many huge pages for blocks of up to a page waits until a span, the shortest possible, has been looked at.
 const FRESH_SHORT: usize = 4;
 /// Units that an arena gets of a class of blocks up to a page after the span that it watches: magazines hold as much that the program has not got yet.
 const HANDED_OUT: usize = 4;

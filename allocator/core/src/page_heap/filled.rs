@@ -14,11 +14,11 @@ use crate::span::Span;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use crate::units::{CHUNK, UNIT};
 
-/// Of so many fresh blocks one is not marked, to be looked at.
+/// One in so many fresh blocks is not marked, so that it can be looked at.
 const FRESH: u8 = 16;
 /// Units of the longest block that shares a huge page with others.
 pub(super) const SHARES_MOST: usize = CHUNK / UNIT / 2;
-/// Of so many of those one is looked at, until one is filled: a look takes as long as the page fault of a block of which little is touched.
+/// One in so many of those is looked at until one is filled: a look takes as long as the page fault of a block of which little is touched.
 const SHORT_LOOKS: u8 = 8;
 
 /// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.

@@ -13,9 +13,9 @@ use crate::span::{Span, Use};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU8, Guard, Lock, Ordering, OwnLine};
 
-/// Of so many runs that an arena asks for, …
+/// The number of runs that an arena asks for between two looks at how often it met others, …
 const WINDOW: u8 = 32;
-/// … it moves on when it found the lock taken at so many.
+/// … and at how many of these it must have found the lock taken to move on to the next page heap.
 pub(super) const MEETINGS: u8 = 8;
 
 /// Where an arena's runs come from. Guarded by nothing: each part is a hint.
