@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::opening::Opening;
+use super::opening::{self, Opening};
 use super::{exit_code, print, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::apps::{self, App, AppsExecutor, Site};
 use crate::cli::Bench;
-use crate::record::{Folder, Machine, Noise, Sample, timestamp};
+use crate::record::{Folder, Machine, Run, Sample, timestamp};
 use crate::report::{self, Kept, Summary};
 use crate::run::{Campaign, Entry, Interrupt, Plan, Progress, Stopping, TIMEOUT, adopt_orphans};
 use crate::trial::{Subject, marked};
@@ -66,14 +66,7 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
             executor.add_missing(app.name, install);
         }
     }
-    let stopping = match arguments.runs {
-        Some(runs) => Stopping::blocks(runs as usize),
-        None => {
-            let usual = if arguments.quick { QUICK_BUDGET } else { BUDGET };
-            Stopping::budget(arguments.budget.unwrap_or(usual), None)
-        }
-    };
-    let stopping = arguments.precision.map_or(stopping, |percent| stopping.or_precision(percent / 100.0));
+    let stopping = stopping(arguments);
     let mut record = Opening {
         plan: &plan,
         allocators: &allocators,
@@ -97,32 +90,44 @@ pub fn apps(arguments: &Bench, names: &[String]) -> Result<ExitCode> {
     };
     let conclusion = campaign.run(Vec::new(), &mut executor, &mut |sample: &Sample| folder.append(sample))?;
 
-    record.ended = Some(timestamp());
-    record.noise_at_end = Some(Noise::read());
-    record.interrupted = conclusion.interrupted;
-    record.blocks = conclusion.blocks;
-    record.block_log.clone_from(&conclusion.block_log);
+    opening::close(&mut record, &conclusion);
     folder.write_json("run.json", &record)?;
     let summary = Summary::new(&conclusion, &plan, &allocators, arguments.seed);
     let servers: Vec<&str> = chosen_apps.iter().filter(|app| app.is_server).map(|app| app.name).collect();
     let kept = Kept::of(&conclusion, &allocators, &servers);
     let notes = executor.remarks();
     let page = report::write(&folder, &summary, &record)?;
-    if arguments.json {
-        let result = Answer { summary: &summary, kept: &kept, notes: &notes };
-        print(&(serde_json::to_string_pretty(&result)? + "\n"))?;
-    } else {
-        let table = report::text_table(&summary, report::terminal_width());
-        let notes: String = notes.iter().map(|note| format!("Note: {note}\n")).collect();
-        print(&format!(
-            "{}\n\n{table}{notes}{}\nraw samples: {}\nreport: {}\n",
-            verdict(&summary, &record),
-            kept.text(),
-            folder.path().join("samples.jsonl").display(),
-            page.display()
-        ))?;
-    }
+    let answer = Answer { summary: &summary, kept: &kept, notes: &notes };
+    show(arguments, &answer, &record, folder.path(), &page)?;
     Ok(exit_code(&summary))
+}
+
+/// When the run ends: as the options say, or else within the usual budget.
+fn stopping(arguments: &Bench) -> Stopping {
+    let rule = match arguments.runs {
+        Some(runs) => Stopping::blocks(runs as usize),
+        None => {
+            let usual = if arguments.quick { QUICK_BUDGET } else { BUDGET };
+            Stopping::budget(arguments.budget.unwrap_or(usual), None)
+        }
+    };
+    arguments.precision.map_or(rule, |percent| rule.or_precision(percent / 100.0))
+}
+
+/// Prints the comparison, as JSON or as tables, and where the rest lies.
+fn show(arguments: &Bench, answer: &Answer, record: &Run, folder: &Path, page: &Path) -> Result<()> {
+    if arguments.json {
+        return print(&(serde_json::to_string_pretty(answer)? + "\n"));
+    }
+    let table = report::text_table(answer.summary, report::terminal_width());
+    let notes: String = answer.notes.iter().map(|note| format!("Note: {note}\n")).collect();
+    print(&format!(
+        "{}\n\n{table}{notes}{}\nraw samples: {}\nreport: {}\n",
+        verdict(answer.summary, record),
+        answer.kept.text(),
+        folder.join("samples.jsonl").display(),
+        page.display()
+    ))
 }
 
 /// The programs of an app by name, or the command that installs what is missing.

@@ -1,17 +1,18 @@
 //! `ample bench`: plan, measure, summarise, report.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::apps::apps;
-use super::opening::Opening;
+use super::opening::{self, Opening};
 use super::{exit_code, history, print, resume, verdict};
 use crate::allocators::{self, Allocator, Finder};
 use crate::cli::Bench;
 use crate::error::{UsageError, say};
-use crate::record::{Folder, Machine, Noise, Sample, Stored, timestamp};
+use crate::record::{Folder, Machine, Run, Sample, Stored, timestamp};
 use crate::report::{self, Summary};
 use crate::run::{
     Campaign, DOES_NOT_LOAD, Interrupt, Past, Plan, Preset, ProcessExecutor, Program, Progress, QUICK_PRESET,
@@ -33,20 +34,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     let machine = Machine::read();
     let preset = if arguments.quick { preset(QUICK_PRESET)? } else { arguments.preset };
     let seed_arguments = SeedArguments::parse(&arguments.workloads, &arguments.seed_arguments)?;
-    let seed_threads = seed_arguments.as_ref().map(|seed| vec![seed.threads]);
-    let settings = seed_arguments.as_ref().map_or(&arguments.settings, |seed| &seed.settings);
-    let request = Request {
-        workloads: &arguments.workloads,
-        preset,
-        threads: seed_threads.as_deref().or(arguments.threads.as_deref()),
-        settings,
-        cpus: u32::try_from(machine.cpus).unwrap_or(u32::MAX),
-    };
-    let mut plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
-    plan.shard = arguments.shard;
-    if !settings.is_empty() {
-        plan.entries.iter().try_for_each(|entry| program.check(entry))?;
-    }
+    let plan = plan(arguments, preset, seed_arguments.as_ref(), &program, machine.cpus)?;
     let chosen = allocators::select(&Finder::new()?, arguments.allocators.as_deref(), preset.arms)?;
     if arguments.dry_run {
         return list(&plan, &program, &chosen);
@@ -99,11 +87,7 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     let again = Campaign { progress: &Progress::start(stopping), ..campaign };
     let conclusion = again.measure(&measures, conclusion, &mut executor, &mut keep)?;
 
-    record.ended = Some(timestamp());
-    record.noise_at_end = Some(Noise::read());
-    record.interrupted = conclusion.interrupted;
-    record.blocks = conclusion.blocks;
-    record.block_log.clone_from(&conclusion.block_log);
+    opening::close(&mut record, &conclusion);
     let summary = Summary::new(&conclusion, &plan, &chosen, arguments.seed);
     if let Some(leaks) = &summary.heap_leak {
         record.fault_predictions.clone_from(&leaks.predictions);
@@ -111,26 +95,61 @@ fn measure(arguments: &Bench, stored: Option<Stored>) -> Result<ExitCode> {
     folder.write_json("run.json", &record)?;
     let page = report::write(&folder, &summary, &record)?;
     history::keep(arguments, &record, &summary, &conclusion.samples, folder.path());
-    if arguments.json {
-        print(&(serde_json::to_string_pretty(&summary)? + "\n"))?;
-    } else {
-        let table = report::text_table(&summary, report::terminal_width());
-        let samples = folder.path().join("samples.jsonl");
-        let seed_lines = match &seed_arguments {
-            Some(_) => report::seed_lines(&conclusion, &chosen) + "\n",
-            None => String::new(),
-        };
-        print(&format!(
-            "{}\n\n{table}\n{seed_lines}raw samples: {}\nreport: {}\n",
-            verdict(&summary, &record),
-            samples.display(),
-            page.display()
-        ))?;
-    }
+    let seed_lines = match &seed_arguments {
+        Some(_) => report::seed_lines(&conclusion, &chosen) + "\n",
+        None => String::new(),
+    };
+    show(arguments, &summary, &record, &seed_lines, folder.path(), &page)?;
     if summary.interrupted {
         say(&format!("ample: ended early; to go on with the run: {go_on}"));
     }
     Ok(exit_code(&summary))
+}
+
+/// What is to be measured; the workloads have accepted all parameters that were given.
+fn plan(
+    arguments: &Bench,
+    preset: &'static Preset,
+    seed_arguments: Option<&SeedArguments>,
+    program: &Program,
+    cpus: usize,
+) -> Result<Plan> {
+    let seed_threads = seed_arguments.map(|seed| vec![seed.threads]);
+    let settings = seed_arguments.map_or(&arguments.settings, |seed| &seed.settings);
+    let request = Request {
+        workloads: &arguments.workloads,
+        preset,
+        threads: seed_threads.as_deref().or(arguments.threads.as_deref()),
+        settings,
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+    };
+    let mut plan = Plan::new(&request, &program.descriptions, arguments.seed)?;
+    plan.shard = arguments.shard;
+    if !settings.is_empty() {
+        plan.entries.iter().try_for_each(|entry| program.check(entry))?;
+    }
+    Ok(plan)
+}
+
+/// Prints the comparison, as JSON or as a table, `seed_lines` below it, and where the rest lies.
+fn show(
+    arguments: &Bench,
+    summary: &Summary,
+    record: &Run,
+    seed_lines: &str,
+    folder: &Path,
+    page: &Path,
+) -> Result<()> {
+    if arguments.json {
+        return print(&(serde_json::to_string_pretty(summary)? + "\n"));
+    }
+    let table = report::text_table(summary, report::terminal_width());
+    print(&format!(
+        "{}\n\n{table}\n{seed_lines}raw samples: {}\nreport: {}\n",
+        verdict(summary, record),
+        folder.join("samples.jsonl").display(),
+        page.display()
+    ))
 }
 
 /// Lists what would be measured, after the workloads have accepted all parameters.

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::opening::Opening;
+use super::opening::{self, Opening};
 use super::{NO_NUMBER, exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::{UsageError, say};
 use crate::programs::{NotFound, Prospect, examine, system_of};
-use crate::record::{Folder, Machine, Noise, timestamp};
+use crate::record::{Folder, Machine, timestamp};
 use crate::report::{self, Compared};
 use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orphans};
 use crate::trial::{
@@ -89,11 +89,7 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     };
     let conclusion = campaign.run(Vec::new(), &mut executor, &mut |sample| folder.append(sample))?;
 
-    record.ended = Some(timestamp());
-    record.noise_at_end = Some(Noise::read());
-    record.interrupted = conclusion.interrupted;
-    record.blocks = conclusion.blocks;
-    record.block_log.clone_from(&conclusion.block_log);
+    opening::close(&mut record, &conclusion);
     folder.write_json("run.json", &record)?;
     // The first look may have said it already.
     let remarks = executor.remarks().into_iter().map(|remark| format!("{remark}."));
@@ -103,22 +99,21 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     let environment = record.configured_from_outside();
     let compared = Compared::new(summary, &conclusion, &subject, own.as_deref(), environment, notes);
     let page = compared.write(&folder, &record)?;
-    if arguments.json {
-        print(&(serde_json::to_string_pretty(&compared)? + "\n"))?;
-    } else {
-        let samples = folder.path().join("samples.jsonl");
-        print(&format!(
-            "{}\nraw samples: {}\nreport: {}\n",
-            compared.text(),
-            samples.display(),
-            page.display()
-        ))?;
-    }
+    show(arguments, &compared, folder.path(), &page)?;
     // What serves the program whatever is chosen was not asked for, and has nothing to be compared with.
     if obstacle.is_some() && !compared.summary.interrupted {
         return Ok(ExitCode::from(NO_NUMBER));
     }
     Ok(exit_code(&compared.summary))
+}
+
+/// Prints what to use and why, as JSON or as text, and where the rest lies.
+fn show(arguments: &Compare, compared: &Compared, folder: &Path, page: &Path) -> Result<()> {
+    if arguments.json {
+        return print(&(serde_json::to_string_pretty(compared)? + "\n"));
+    }
+    let (text, samples) = (compared.text(), folder.join("samples.jsonl"));
+    print(&format!("{text}\nraw samples: {}\nreport: {}\n", samples.display(), page.display()))
 }
 
 fn subject(arguments: &Compare) -> Result<Subject> {

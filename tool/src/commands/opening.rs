@@ -1,4 +1,4 @@
-//! What is on record before the first sample.
+//! What is on record of a run: what is known before the first sample, and what is added after the last.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::allocators::{Allocator, file_sha256};
 use crate::record::{Machine, Noise, Pass, Run, SCHEMA_VERSION, Workload, timestamp};
-use crate::run::{NOISE_RULE, Plan, Stopping, inherited_environment};
+use crate::run::{Conclusion, NOISE_RULE, Plan, Stopping, inherited_environment};
 
 /// A run that is about to begin.
 pub struct Opening<'a> {
@@ -74,6 +74,15 @@ impl Opening<'_> {
             workloads: workloads.collect(),
         }
     }
+}
+
+/// Adds to the record of a run how it ended, which is now.
+pub fn close(record: &mut Run, conclusion: &Conclusion) {
+    record.ended = Some(timestamp());
+    record.noise_at_end = Some(Noise::read());
+    record.interrupted = conclusion.interrupted;
+    record.blocks = conclusion.blocks;
+    record.block_log.clone_from(&conclusion.block_log);
 }
 
 /// A number that no other run has: the keys of the standard library's hashes are the system's random bytes.
