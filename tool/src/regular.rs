@@ -1,4 +1,4 @@
-//! Reads files whole, and only such that have an end.
+//! Reads whole files, and only regular ones: a pipe or a device may have no end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};

@@ -1,4 +1,4 @@
-//! The frontier of a trade-off: who is beaten by nobody in both respects.
+//! The frontier of a trade-off: the allocators that no other one beats in both respects.
 
 /// Which of the points (more of the first is better, less of the second) no other point beats: none has at least as much of the first
 /// and at most as much of the second, and is better in one of them.

@@ -1,14 +1,14 @@
 //! Goes through the samples: a canary pass, then randomised complete blocks.
 //!
 //! ```text
-//! probe:  every allocator once (see `probe`); who fails is out, with the reason
-//! canary: every allocator × workload once, untimed; who fails is out of that workload
+//! probe:  every allocator once (see `probe`); one that fails is out, with the reason
+//! canary: every allocator × workload once, untimed; an allocator that fails is out of that workload
 //! calibration: where heap-leak takes part, the runs that predict its faults (see `calibration`)
-//! block:  every allocator runs every row once, in shuffled order; who fails is out of that row
+//! block:  every allocator runs every row once, in shuffled order; one that fails is out of that row
 //! block:  …until the stopping rule says that it is enough, or the user does
 //! ```
 //!
-//! In the blocks the baseline takes part twice: what it differs from itself is the noise floor. A block
+//! In the blocks the baseline takes part twice: how far it differs from itself is the noise floor. A block
 //! that was disturbed from outside is run again as a whole, by the rule of [`disturbance`].
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Ties processes to the tool: none outlives it, and none outlives its run.
 //!
-//! A process dies when the *thread* that started it ends: only threads that wait for their processes start any.
+//! A process dies when the *thread* that started it ends, so only threads that wait for their processes start any.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
 //! Goes on with a run that was interrupted: what it has measured is not measured again.
 //!
 //! The campaign goes through its plan as if nothing had been done, and takes every sample that is there
-//! already instead of running a process, so that whoever failed is out, and blocks that were disturbed are
-//! told, as at first. A block that was not finished is run again as a whole: its halves would belong to two
+//! already instead of running a process. So allocators that failed are out, and blocks that were disturbed are
+//! reported, as they were at first. A block that was not finished is run again as a whole: its halves would belong to two
 //! different times.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,9 +1,9 @@
-//! Two modes are told as two modes: a sample that falls into two clusters.
+//! Two modes are reported as two modes: a sample that falls into two clusters.
 //!
-//! The test is that of Engelman & Hartigan ("Percentage points of a test for clusters", 1969): of all
-//! cuts of the ordered sample into two parts, the one that leaves least variance within the parts; two
-//! clusters, where less is left than a single normal population would leave but once in a thousand
-//! samples of that size. The percentage points are simulated. So strict a level, because every cell of
+//! The test is that of Engelman & Hartigan ("Percentage points of a test for clusters", 1969). Of all
+//! cuts of the ordered sample into two parts it takes the one that leaves least variance within the parts. There are two
+//! clusters if less is left than a single normal population would leave in all but one of a thousand
+//! samples of that size. The percentage points are simulated. The level is so strict because every cell of
 //! a table is tested; and each part must hold a fifth of the sample, so that one wild value is an
 //! outlier and no mode.
 

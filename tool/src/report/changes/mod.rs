@@ -1,8 +1,8 @@
-//! What changed between two runs: the ratios to glibc of the one held against those of the other.
+//! What changed between two runs: the ratios to glibc of the one compared with those of the other.
 //!
 //! Within each run ratios are paired by block, so that what slows down a whole machine for a while is in both
-//! sides of each. The blocks of two runs have nothing in common: the two estimates differ by more than their
-//! errors allow, added up as those of two samples, or they do not. All rows are judged together (Holm), and a
+//! sides of each. The blocks of two runs have nothing in common: whether the two estimates differ is judged by their
+//! errors, added up as those of two samples. All rows are judged together (Holm), and a
 //! change counts from 2 % on, or from where both runs' noise floors together are exceeded.
 
 mod held;

@@ -1,5 +1,5 @@
-//! The rows of `small-blocks` with less work, and one of threads that share nothing, so that a machine of many processors can run each on several thread counts: its threads do the work each by themselves, and are
-//! twice as many as the processors in the end.
+//! The rows of `small-blocks` with less work, and one of threads that share nothing. Each thread does the work by itself, and there are up to twice as many threads as
+//! processors: with less work, a machine of many processors can run each row on several thread counts.
 
 use super::{Item, SMALL_BLOCKS, Setting, item};
 
