@@ -1,4 +1,4 @@
-//! When they are called: before main and after it, in dying threads, in forked children.
+//! When they are called: before main and after it, in threads that work together or die, in forked children.
 
 use ample_conformance::cases;
 
@@ -40,6 +40,8 @@ cases!(
         threads_that_never_ask_for_memory_end,
     ]
 );
+
+cases!(lines, "lines.c", [blocks_of_two_threads_that_hand_some_over_share_no_line]);
 
 cases!(
     fork,
