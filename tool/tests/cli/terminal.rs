@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 use crate::common::{library, tool};
 use crate::observe::observer;
@@ -63,6 +64,20 @@ impl Shown {
         self.terminal.write_all(keys).expect("written");
     }
 
+    /// Waits until the process itself has taken the Ctrl-C: of two that wait for it, it would see one.
+    fn until_taken(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let waits = || {
+            let text = std::fs::read_to_string(&status).expect("it runs");
+            let signals =
+                text.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("pending signals");
+            u64::from_str_radix(signals.trim(), 16).expect("a set of signals") >> (libc::SIGINT - 1) & 1 != 0
+        };
+        while waits() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// How it ended, and what was said since the last wait.
     fn end(mut self) -> (ExitStatus, String) {
         while self.read() {}
@@ -70,12 +85,12 @@ impl Shown {
     }
 }
 
-/// Takes its time to end after Ctrl-C, and is cut off by what follows.
+/// Takes its time to end after Ctrl-C, and is cut off by what follows. (It waits for a line, not for other processes: Ctrl-C would end those before they have left a record.)
 const GRACEFUL: &str = "trap 'sleep 0.3; echo in peace; exit 5' INT; trap 'echo cut off; exit 6' TERM; echo ready; \
-                        while :; do sleep 0.02; done";
+                        while :; do read line; done";
 /// Takes no notice of Ctrl-C.
 const STUBBORN: &str =
-    "trap 'echo no' INT; trap 'echo cut off; exit 6' TERM; echo ready; while :; do sleep 0.02; done";
+    "trap 'echo no' INT; trap 'echo cut off; exit 6' TERM; echo ready; while :; do read line; done";
 
 #[test]
 fn the_first_ctrl_c_is_the_programs_own_and_the_second_ends_it() {
@@ -97,6 +112,7 @@ fn the_first_ctrl_c_is_the_programs_own_and_the_second_ends_it() {
     }
     let mut shown = start(&["observe"], STUBBORN);
     shown.until("no\r\n");
+    shown.until_taken();
     shown.press(CTRL_C);
     let (status, said) = shown.end();
     assert!(said.contains("cut off") && status.code() == Some(6), "{said}");
