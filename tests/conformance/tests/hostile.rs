@@ -39,6 +39,8 @@ cases!(
         all_memory_is_locked_from_now_on,
         later_memory_is_locked,
         memory_is_locked_where_little_may_be,
+        memory_that_is_locked_as_it_is_freed_comes_back,
+        memory_that_is_free_stays_where_all_is_locked,
     ]
 );
 

@@ -10,7 +10,8 @@
 //! | `each_mapping(visit)` | visits the addresses of all that is mapped, as far as that is known, and where the program's own heap begins |
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
-//! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on, and is locked (`mlock`) no more; `false` where refused |
+//! | `keep_locked()` | from now on, `purge` refuses what is locked |
 //! | `purge_together(parts)` | `purge` of several parts, no more than [`PARTS`], by one call; `false` where the system has none, or refuses some: then any of them may be as before |
 //! | `processors()` | how many processors the process may run on, at least 1 |
 //! | `threads()` | how many threads the process has, also of those that never asked for memory; `None` where that is not known |
