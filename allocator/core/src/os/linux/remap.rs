@@ -55,15 +55,19 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> Moved {
 unsafe fn moved(from: usize, to: usize, len: usize) -> bool {
     let at = |address: usize| ptr::with_exposed_provenance_mut::<usize>(address);
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-    // SAFETY: the caller's contract. The first page is the first to move, and reads as zero from then on: its first word tells, if it is not zero.
+    // SAFETY: the caller's contract. The first page is the first to move, and reads as zero from then on: its first word tells, which is made not to be zero.
     unsafe {
-        let first = at(from).read_volatile();
-        at(from).write_volatile(first.max(1));
+        let is_zero = at(from).read_volatile() == 0;
+        if is_zero {
+            at(from).write_volatile(1);
+        }
         let moved = keeping_errno(|| libc::mremap(at(from).cast(), len, len, flags, at(to)) == at(to).cast());
         if !moved && at(from).read_volatile() == 0 {
             sync::die("ample: the system moved a part of a block only\n");
         }
-        at(if moved { to } else { from }).write_volatile(first);
+        if is_zero {
+            at(if moved { to } else { from }).write_volatile(0);
+        }
         moved
     }
 }
