@@ -68,13 +68,14 @@ pub unsafe extern "C" fn setrlimit64(resource: Resource, new: *const c_void) -> 
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlockall(flags: c_int) -> c_int {
-    // What is mapped already is not locked otherwise; and what is mapped later would be filled, islands of tables as well.
-    if flags & libc::MCL_CURRENT != 0 {
+    let most = || {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
         // SAFETY: `limit` is ours to write; a failure leaves it as it is.
         unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-        ample_core::before_locking(limit.rlim_cur as usize);
-    }
+        limit.rlim_cur as usize
+    };
+    // What is mapped already is not locked otherwise; and what is mapped later would be filled, islands of tables as well.
+    ample_core::before_locking((flags & libc::MCL_CURRENT != 0).then(most));
     // SAFETY: the call takes no pointer.
     unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int }
 }

@@ -325,20 +325,21 @@ impl Allocator {
             return Ok(ptr::null_mut());
         };
         // Over pages that are there none are moved: they would be lost.
-        if !to.dirty.get() {
-            self.ground().unmark(from);
-            self.take_in(from);
-            if pages.remap(self.ground(), from, to) {
-                drop(pages);
-                self.mark_fresh(to);
-                self.hand_out(to);
-                to.offset.set(offset);
-                return Ok(block_of(to));
-            }
-            self.hand_out(from);
+        if to.dirty.get() {
+            pages.take_back(self.ground(), to);
+            return Ok(ptr::null_mut());
         }
-        pages.take_back(self.ground(), to);
-        Ok(ptr::null_mut())
+        self.ground().unmark(from);
+        self.take_in(from);
+        if !pages.remap(self.ground(), from, to) {
+            self.hand_out(from);
+            return Ok(ptr::null_mut());
+        }
+        drop(pages);
+        self.mark_fresh(to);
+        self.hand_out(to);
+        to.offset.set(offset);
+        Ok(block_of(to))
     }
 
     /// The span of the run that begins with `block`, or in which that small block lies; `None`: it is not ours.

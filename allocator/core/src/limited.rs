@@ -3,9 +3,11 @@
 use crate::global::PROCESS;
 use crate::os;
 
-/// Before all memory of the process is locked, of which no more than `most` bytes may be: gives up the addresses that are reserved for what may come, which
-/// would be locked, too.
-pub fn before_locking(most: usize) {
+/// Before all memory of the process is locked, what there is, of which no more than `most` bytes may be, or only what comes from then on (`None`). What is free stays locked as well:
+/// the program may not wait for a page. And gives up the addresses that are reserved for what may come, which would be locked, too.
+pub fn before_locking(most: Option<usize>) {
+    os::keep_locked();
+    let Some(most) = most else { return };
     let reach = os::address_limit().map_or(most, |limit| limit.min(most));
     // As long as this lives the tables stay as they are.
     let _records = PROCESS.meta.lock();

@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -59,6 +60,71 @@ CASE(a_sandbox_that_knows_none_of_them) {
     const long calls[] = {SYS_madvise, SYS_mremap, SYS_membarrier, SYS_prctl};
     refuse(ENOSYS, calls, 4);
     exercise_with_threads();
+}
+
+/* What becomes of the pages of large blocks that are to move. */
+static enum { THEY_MOVE, THEIR_PLACE_IS_UNMAPPED, THEIR_PLACE_IS_TAKEN } pages_that_move;
+static unsigned refused_moves;
+static unsigned char *taken;
+enum { TAKEN = 64 << 10, MOVED_FROM = 512 << 10 };
+
+/* As Linux does before 6.17 where the pages lie in several mappings; another thread may map something in the hole that it makes. */
+void *mremap(void *from, size_t size, size_t wanted, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    void *to = va_arg(rest, void *);
+    va_end(rest);
+    if (pages_that_move == THEY_MOVE || !(flags & MREMAP_FIXED) || size < MOVED_FROM)
+        return (void *)syscall(SYS_mremap, from, size, wanted, flags, to);
+    CHECK(munmap(to, wanted) == 0, "munmap");
+    refused_moves++;
+    if (pages_that_move == THEIR_PLACE_IS_TAKEN) {
+        taken = mmap(to, TAKEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        CHECK(taken == to, "mmap");
+        fill(taken, TAKEN, 5);
+    }
+    errno = EFAULT;
+    return MAP_FAILED;
+}
+
+/* Blocks that grow until they are long, each beside others, so that they cannot where they lie. */
+static void grow_beside_others(void) {
+    enum { ROUNDS = 3, LONG = 40 << 20, OTHER = 3 << 20 };
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned char *others[20], *block = NULL;
+        unsigned count = 0;
+        for (size_t size = 0, more = MOVED_FROM; size < LONG; more = size + size / 3) {
+            block = realloc(block, more);
+            CHECK(block != NULL && errno == 0, "no %zu bytes", more);
+            CHECK(mismatch(block, 0, size, 1) == size, "lost by realloc to %zu", more);
+            fill(block, more, 1);
+            size = more;
+            others[count] = malloc(OTHER);
+            fill(others[count], OTHER, count);
+            count++;
+        }
+        free(block);
+        for (unsigned i = 0; i < count; i++) {
+            CHECK(mismatch(others[i], 0, OTHER, i) == OTHER, "block %u is spoilt", i);
+            free(others[i]);
+        }
+    }
+    exercise_with_threads();
+    if (refused_moves == 0)
+        skip("nothing was to move: this system does not do it right, or addresses are limited");
+}
+
+CASE(a_system_that_unmaps_a_place_before_it_refuses_to_move_pages_there) {
+    pages_that_move = THEIR_PLACE_IS_UNMAPPED;
+    grow_beside_others();
+    CHECK(refused_moves > 3, "only %u were to move", refused_moves);
+}
+
+CASE(a_place_that_another_takes_while_pages_were_to_move_there) {
+    pages_that_move = THEIR_PLACE_IS_TAKEN;
+    grow_beside_others();
+    CHECK(refused_moves == 1, "%u were to move", refused_moves);
+    CHECK(mismatch(taken, 0, TAKEN, 5) == TAKEN, "what another mapped there is spoilt");
 }
 
 static void *one_block(void *unused) {

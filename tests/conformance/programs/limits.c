@@ -116,3 +116,38 @@ CASE(memory_is_locked_where_little_may_be) {
     CHECK(mlockall(MCL_CURRENT) == 0, "%zu bytes are not enough to lock a small program", (size_t)limit.rlim_cur);
     exercise_with_threads();
 }
+
+/* Blocks of 5 MiB of which a page is locked now and then, and that are freed as they are. */
+static void lock_and_free(void) {
+    enum { COUNT = 20, SIZE = 5 << 20, EVERY = 7 };
+    unsigned char *blocks[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(SIZE);
+        fill(blocks[i], SIZE, i);
+        if (i % EVERY == 0 && mlock(blocks[i], 1) != 0)
+            skip("mlock: %s", strerror(errno));
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    malloc_trim(0);
+}
+
+CASE(memory_that_is_locked_as_it_is_freed_comes_back) {
+    free(malloc(100));
+    size_t before = status_bytes("VmRSS:");
+    lock_and_free();
+    CHECK(status_bytes("VmRSS:") < before + (4u << 20), "of 100 MiB %zu bytes are still there", status_bytes("VmRSS:"));
+    lock_and_free();
+    CHECK(status_bytes("VmRSS:") < before + (4u << 20), "of 100 MiB %zu bytes are still there", status_bytes("VmRSS:"));
+    exercise_with_threads();
+}
+
+CASE(memory_that_is_free_stays_where_all_is_locked) {
+    unsigned char *block = malloc(1 << 20);
+    fill(block, 1 << 20, 1);
+    if (mlockall(MCL_CURRENT) != 0)
+        skip("mlockall: %s", strerror(errno));
+    free(block);
+    malloc_trim(0);
+    CHECK(status_bytes("VmLck:") > 1u << 20, "only %zu bytes are locked", status_bytes("VmLck:"));
+}

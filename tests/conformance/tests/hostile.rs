@@ -11,6 +11,8 @@ cases!(
     [
         a_sandbox_without_madvise_mremap_and_membarrier,
         a_sandbox_that_knows_none_of_them,
+        a_system_that_unmaps_a_place_before_it_refuses_to_move_pages_there,
+        a_place_that_another_takes_while_pages_were_to_move_there,
         no_more_mappings,
         few_addresses_from_the_beginning,
         strict_overcommit,
@@ -37,6 +39,8 @@ cases!(
         all_memory_is_locked_from_now_on,
         later_memory_is_locked,
         memory_is_locked_where_little_may_be,
+        memory_that_is_locked_as_it_is_freed_comes_back,
+        memory_that_is_free_stays_where_all_is_locked,
     ]
 );
 

@@ -83,11 +83,40 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(size).unwrap_or(super::PAGE)
 }
 
+/// Not 0: the program has locked all of its memory.
+static ALL_LOCKED: AtomicU8 = AtomicU8::new(0);
+
+pub(crate) fn keep_locked() {
+    // Relaxed: a value that stands for itself.
+    ALL_LOCKED.store(1, Ordering::Relaxed);
+}
+
 /// # Safety
 /// As for [`super::purge`].
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     // SAFETY: the caller's contract.
-    unsafe { advise(start, len, libc::MADV_DONTNEED) }
+    unsafe {
+        advise(start, len, libc::MADV_DONTNEED)
+            || unlock(start, len) && advise(start, len, libc::MADV_DONTNEED)
+    }
+}
+
+/// Ends the locks of single blocks that the program has locked and freed: the system takes nothing back where a page is locked, however much lies beside it. `false`: it refused
+/// for another reason, or all memory is to stay.
+///
+/// # Safety
+/// As for [`super::purge`].
+#[cold]
+unsafe fn unlock(start: usize, len: usize) -> bool {
+    let start = ptr::with_exposed_provenance_mut(start);
+    // Relaxed: as in `keep_locked`.
+    ALL_LOCKED.load(Ordering::Relaxed) == 0
+        // SAFETY: the caller's contract. What the system has just refused it refuses again, and says why.
+        && keeping_errno(|| unsafe {
+            libc::madvise(start, len, libc::MADV_DONTNEED) != 0
+                && *libc::__errno_location() == libc::EINVAL
+                && libc::munlock(start, len) == 0
+        })
 }
 
 /// # Safety

@@ -10,7 +10,8 @@
 //! | `each_mapping(visit)` | visits the addresses of all that is mapped, as far as that is known, and where the program's own heap begins |
 //! | `map_at(address, len)` | as `map`, exactly there, or `None` where something is mapped already |
 //! | `page_size()` | bytes of the system's pages, at least [`PAGE`] |
-//! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on; `false` where refused |
+//! | `purge(start, len)` | gives the memory back, keeps the addresses: reads as zero from now on, and is locked (`mlock`) no more; `false` where refused |
+//! | `keep_locked()` | from now on, `purge` refuses what is locked |
 //! | `purge_together(parts)` | `purge` of several parts, no more than [`PARTS`], by one call; `false` where the system has none, or refuses some: then any of them may be as before |
 //! | `processors()` | how many processors the process may run on, at least 1 |
 //! | `threads()` | how many threads the process has, also of those that never asked for memory; `None` where that is not known |
@@ -21,7 +22,7 @@
 //! | `touch(address)` | writes to the page there, of memory of `map`, what it holds |
 //! | `resident(start, len, most)` | how many bytes of memory of `map` are in memory; no longer exact beyond `most`; `None` where that is not known |
 //! | `window()` | all addresses that `map` can return lie in it |
-//! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; `false` where refused: nothing happened |
+//! | `remap(from, to, len)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; else see [`Moved`] |
 //! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
 //! | `wait_for(word, expected, ms)` | the same, for no longer than that |
@@ -65,6 +66,16 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) const NOTHING: Self = Self { start: 0, len: 0 };
+}
+
+/// What became of pages that were to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    Yes,
+    /// Nothing happened.
+    No,
+    /// They are where they were; but where they were to go may be anybody's from now on.
+    PlaceLost,
 }
 
 /// To whom a system gives huge pages.
@@ -135,9 +146,9 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
 
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> Moved {
     // SAFETY: the caller's contract.
-    is_whole(from | to, len) && unsafe { system::remap(from, to, len) }
+    if is_whole(from | to, len) { unsafe { system::remap(from, to, len) } } else { Moved::No }
 }
 
 /// # Safety

@@ -129,6 +129,7 @@ thread_local! {
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
+    static LOSES_PLACES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Begins to count the calling thread's calls, and to refuse these.
@@ -304,9 +305,9 @@ pub(crate) fn grant_huge_pages(granted: bool) {
 
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> super::Moved {
     if refused(Call::Remap) {
-        return false;
+        return if LOSES_PLACES.get() { super::Moved::PlaceLost } else { super::Moved::No };
     }
     let page = PAGE_SIZE.get();
     assert!((from | to).is_multiple_of(page), "no page begins at {from:#x}, or at {to:#x}");
@@ -317,7 +318,13 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
         core::ptr::copy_nonoverlapping(from, to, len.next_multiple_of(page));
         from.write_bytes(0, len);
     }
-    true
+    super::Moved::Yes
+}
+
+/// Whether the calling thread's system, where it refuses to move pages, loses the place where they were to go.
+#[cfg(test)]
+pub(crate) fn lose_places(loses: bool) {
+    LOSES_PLACES.set(loses);
 }
 
 /// # Safety

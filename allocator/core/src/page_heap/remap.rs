@@ -3,8 +3,8 @@
 //! ends when the run's pages are given back.
 
 use super::{Ground, PageHeap};
-use crate::os;
-use crate::span::Span;
+use crate::os::{self, Moved};
+use crate::span::{Span, Use};
 use crate::sync::Ordering;
 
 /// Bytes from which on moving pages costs less than copying them.
@@ -19,16 +19,26 @@ fn mappings_most(span: &Span) -> u32 {
 
 impl PageHeap {
     /// Moves the pages of the large run `from` to the front of the large run `to`, which is clean and no shorter, and takes `from` back.
-    /// `false`: the system refused, or there are too many mappings already.
+    /// `false`: the system refused, or there are too many mappings already; then `to` is taken back.
     pub(crate) fn remap(&mut self, ground: Ground, from: &'static Span, to: &'static Span) -> bool {
         debug_assert!(!to.dirty.get() && to.mappings.get() == 0);
         // Relaxed: a bound, give or take what others do meanwhile.
-        if ground.shared.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
-            return false;
-        }
-        // SAFETY: the caller owns both runs, and needs the content of `from` only.
-        if !unsafe { os::remap(from.start.get(), to.start.get(), from.bytes()) } {
-            return false;
+        let moved = if ground.shared.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
+            Moved::No
+        } else {
+            // SAFETY: the caller owns both runs, and needs the content of `from` only.
+            unsafe { os::remap(from.start.get(), to.start.get(), from.bytes()) }
+        };
+        match moved {
+            Moved::Yes => {}
+            Moved::No => {
+                self.take_back(ground, to);
+                return false;
+            }
+            Moved::PlaceLost => {
+                self.forget(ground, to);
+                return false;
+            }
         }
         ground.set_mappings(to, to.mappings.get() + 1);
         self.large_blocks -= 1;
@@ -37,6 +47,16 @@ impl PageHeap {
         from.dirty.set(false);
         self.link(ground, from);
         true
+    }
+
+    /// Gives up the addresses of a large run that are the heap's no more. Neighbours take it for one in use, for ever.
+    #[cold]
+    fn forget(&mut self, ground: Ground, run: &Span) {
+        run.usage.set(Use::Aside);
+        self.large_blocks -= 1;
+        self.mapped -= run.units.get();
+        // Relaxed: as above.
+        ground.shared.mapped.fetch_sub(run.units.get(), Ordering::Relaxed);
     }
 }
 

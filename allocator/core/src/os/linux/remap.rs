@@ -2,12 +2,16 @@
 
 use core::ptr;
 
-use super::{READ_WRITE, keeping_errno, mmap, unmap};
-use crate::sync::{AtomicU8, Ordering};
+use super::{READ_WRITE, address_limit, keeping_errno, map_at, mmap, unmap};
+use crate::os::Moved;
+use crate::sync::{self, AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
 const RIGHT: u8 = 1;
 const WRONG: u8 = 2;
+
+/// What is known of the system.
+static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Bytes of each half of what [`is_right`] tries: whole pages, of whatever size.
 const HALF: usize = 64 << 10;
@@ -17,8 +21,7 @@ const MREMAP_DONTUNMAP: libc::c_int = 4;
 
 /// # Safety
 /// As for [`crate::os::remap`].
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
-    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> Moved {
     // Relaxed: a value that stands for itself; whoever does not see it finds out the same.
     let mut known = KNOWN.load(Ordering::Relaxed);
     if known == UNKNOWN {
@@ -26,18 +29,47 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> bool {
         // Relaxed: as above.
         KNOWN.store(known, Ordering::Relaxed);
     }
+    // Where addresses are limited the system may refuse before it has unmapped anything, which cannot be told from what follows.
+    if known != RIGHT || address_limit().is_some() {
+        return Moved::No;
+    }
     // SAFETY: the caller's contract.
-    known == RIGHT && unsafe { moved(from, to, len) }
+    if unsafe { moved(from, to, len) } {
+        return Moved::Yes;
+    }
+    // The system unmaps what lies there before it looks whether it can move the pages: before Linux 6.17 it cannot where they lie in several mappings, as they do
+    // where a part was marked for huge pages once, or came from elsewhere. So that place is free, unless another thread's mapping came there meanwhile.
+    if map_at(to, len).is_some() {
+        return Moved::No;
+    }
+    // Relaxed: as above. Once is enough.
+    KNOWN.store(WRONG, Ordering::Relaxed);
+    Moved::PlaceLost
 }
 
+/// Moves the pages; `false`: they are where they were, but nothing may be mapped where they were to go. Since Linux 6.17 pages in several mappings move, one mapping
+/// after the other: where that ends halfway, which would need the last mapping that a process may have, the process ends.
+///
 /// # Safety
 /// As for [`remap`].
 unsafe fn moved(from: usize, to: usize, len: usize) -> bool {
-    let (from, to) =
-        (ptr::with_exposed_provenance_mut(from), ptr::with_exposed_provenance_mut::<libc::c_void>(to));
+    let at = |address: usize| ptr::with_exposed_provenance_mut::<usize>(address);
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-    // SAFETY: the caller's contract.
-    keeping_errno(|| unsafe { libc::mremap(from, len, len, flags, to) == to })
+    // SAFETY: the caller's contract. The first page is the first to move, and reads as zero from then on: its first word tells, which is made not to be zero.
+    unsafe {
+        let is_zero = at(from).read_volatile() == 0;
+        if is_zero {
+            at(from).write_volatile(1);
+        }
+        let moved = keeping_errno(|| libc::mremap(at(from).cast(), len, len, flags, at(to)) == at(to).cast());
+        if !moved && at(from).read_volatile() == 0 {
+            sync::die("ample: the system moved a part of a block only\n");
+        }
+        if is_zero {
+            at(if moved { to } else { from }).write_volatile(0);
+        }
+        moved
+    }
 }
 
 /// Whether memory from which pages were moved is still like any other, tried on a mapping of its own. (QEMU 7.2 takes it for unmapped when it emulates
@@ -48,15 +80,16 @@ fn is_right() -> bool {
     let from = start.addr().get();
     let to = from + HALF;
     let at = |address: usize| ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: both halves are this function's alone, readable and writable whatever becomes of their pages.
-    let right = unsafe {
+    // SAFETY: both halves are this function's alone, readable and writable, but for the second where nothing was moved.
+    let (moved, right) = unsafe {
         at(from).write_volatile(1);
-        let moved = moved(from, to, HALF) && at(from).read_volatile() == 0 && at(to).read_volatile() == 1;
+        let moved = moved(from, to, HALF);
+        let there = moved && at(from).read_volatile() == 0 && at(to).read_volatile() == 1;
         at(from).write_volatile(1);
         let back = keeping_errno(|| libc::madvise(at(from).cast(), HALF, libc::MADV_DONTNEED)) == 0;
-        moved && back && at(from).read_volatile() == 0
+        (moved, there && back && at(from).read_volatile() == 0)
     };
-    // SAFETY: mapped above, and nobody else knows it.
-    unsafe { unmap(from, 2 * HALF) };
+    // SAFETY: mapped above, and nobody else knows it. (Where nothing was moved, the second half may be anybody's: see `remap`.)
+    unsafe { unmap(from, if moved { 2 * HALF } else { HALF }) };
     right
 }

@@ -46,10 +46,37 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
     let again = large(&world, 9);
     assert!(!world.heap().remap(world.ground(), to, again), "where the system refuses nothing changes");
     os::inject(os::Faults::None);
-    for span in [wall, to, again] {
+    // What was to take the pages is free again, and clean.
+    assert_eq!((sums(&world), mappings(&world)), ((0, 10, 2), 1));
+    for span in [wall, to] {
         world.free(span);
     }
-    assert_eq!(sums(&world), (19, 0, 0));
+    assert_eq!(sums(&world), (10, 0, 0));
+}
+
+#[test]
+fn where_pages_could_not_go_and_the_place_is_lost_nothing_ever_lies() {
+    let world = World::new();
+    let (from, to, wall) = (large(&world, 4), large(&world, 9), large(&world, 1));
+    let (lost, mapped) = (to.start.get()..to.end(), world.heap().mapped);
+    // SAFETY: the run is this test's.
+    unsafe { byte(from, 0).write(7) };
+    os::lose_places(true);
+    os::inject(os::Faults::From(0));
+    assert!(!world.heap().remap(world.ground(), from, to));
+    os::inject(os::Faults::None);
+    os::lose_places(false);
+    // SAFETY: as above.
+    assert_eq!(unsafe { byte(from, 0).read() }, 7);
+    assert_eq!((sums(&world), world.heap().mapped), ((0, 5, 2), mapped - 9));
+    assert!(!world.heap().extend(world.ground(), from, 5), "behind it lies nothing that is free");
+    for span in [from, wall] {
+        world.free(span);
+    }
+    assert_eq!(sums(&world), (5, 0, 0));
+    let all = mapped - 9;
+    let again: Vec<_> = (0..all).map_while(|_| world.allocate(1, UNIT)).collect();
+    assert!(again.len() >= all && again.iter().all(|span| !lost.contains(&span.start.get())));
 }
 
 #[test]
