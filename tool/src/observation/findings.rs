@@ -87,8 +87,7 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     if shared >= least_share && all.shared_lines >= least_count {
         found(Kind::SharedLines, shared);
     }
-    let fresh = share(observation.program_faults() * PAGE, observation.usage.max_rss_bytes);
-    if observation.program_faults() >= FRESH.0 && fresh >= FRESH.1 {
+    if let Some(fresh) = fresh(observation) {
         found(Kind::Fresh, fresh);
     }
     let (large, (least_share, least_count)) = (all.large(), LARGE);
@@ -107,6 +106,22 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
         findings.push(Finding { kind: Kind::TooFewCalls, share });
     }
     findings
+}
+
+/// How many times the most memory of a process came fresh, where that is often. Each of several processes is held against its own memory:
+/// that many are started, each with fresh memory, is not the allocator's doing.
+fn fresh(observation: &Observation) -> Option<f64> {
+    let multiple = |faults: u64, memory| {
+        let multiple = share(faults * PAGE, memory);
+        (faults >= FRESH.0 && multiple >= FRESH.1).then_some(multiple)
+    };
+    match &observation.processes[..] {
+        [_] => multiple(observation.program_faults(), observation.usage.max_rss_bytes),
+        several => several
+            .iter()
+            .filter_map(|process| multiple(process.faults, process.peak_resident_bytes))
+            .max_by(f64::total_cmp),
+    }
 }
 
 /// What the time in calls tells.
@@ -137,7 +152,7 @@ pub fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::testing::observed;
+    use crate::observation::testing::{in_three_processes, observed};
     use crate::observation::{Histogram, Process};
     use crate::record::Usage;
 
@@ -191,6 +206,22 @@ mod tests {
             })
         };
         assert_eq!((resident(12), resident(14)), (vec![], vec![Kind::Overhead]));
+    }
+
+    #[test]
+    fn each_process_is_held_against_its_own_memory() {
+        let found = |faults| {
+            let observation = in_three_processes(|processes, usage| {
+                (usage.minor_faults, usage.max_rss_bytes) = (60_000, 10 << 20);
+                for process in &mut *processes {
+                    (process.faults, process.peak_resident_bytes) = (300, 1 << 20);
+                }
+                processes[1].faults = faults;
+            });
+            observation.findings.iter().map(|finding| (finding.kind, finding.share)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(300), [], "many processes start with fresh memory");
+        assert_eq!(found(12_800), [(Kind::Fresh, 50.0)]);
     }
 
     #[test]

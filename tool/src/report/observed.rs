@@ -62,7 +62,15 @@ fn wrapped(paragraph: &str, indent: &str) -> String {
 fn sentence(observation: &Observation) -> String {
     let has = |kind| observation.findings.iter().any(|finding| finding.kind == kind);
     let troubles = observation.findings.iter().filter(|finding| finding.kind.is_trouble()).count();
-    let alone = if workers(observation.busiest()) > 1 { "" } else { " It calls malloc in one thread." };
+    let several = observation.processes.len() > 1;
+    let alone = match workers(observation.busiest()) {
+        0 | 1 if several => " Its busiest process calls malloc in one thread.",
+        0 | 1 => " It calls malloc in one thread.",
+        _ if observation.processors == 1 => {
+            " But it had one processor, on which threads hardly ever wait for each other: ask again where it has several."
+        }
+        _ => "",
+    };
     let what = match troubles {
         0 if has(Kind::TooFewCalls) => "This program calls malloc too seldom for that to matter.",
         0 if has(Kind::Cheap) => {
@@ -135,10 +143,15 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         (
             "the system",
             format!(
-                "{} page faults, {} waits, {} times without a processor, in the whole program",
+                "{} page faults, {} waits, {} times without a processor, {}",
                 number(observation.program_faults()),
                 number(usage.voluntary_switches),
-                number(usage.involuntary_switches)
+                number(usage.involuntary_switches),
+                if observation.unaccounted {
+                    "at least: nobody waited for some of its processes, of which the system then keeps no account"
+                } else {
+                    "in the whole program"
+                }
             ),
         ),
         (
@@ -237,9 +250,10 @@ fn large(observation: &Observation) -> String {
 
 fn memory(process: &Process) -> String {
     let live = format!(
-        "{} live at most, {} blocks at most",
+        "{} live at most, {} block{} at most",
         bytes(process.peak_live_bytes as f64),
-        number(process.peak_live_blocks)
+        number(process.peak_live_blocks),
+        if process.peak_live_blocks == 1 { "" } else { "s" }
     );
     let (resident, of_live) = (process.peak_resident_bytes, process.live_at_peak_resident);
     if of_live < LEAST_LIVE {
@@ -277,7 +291,7 @@ fn explained(finding: Finding) -> Option<String> {
         ),
         Kind::Faults => format!(
             "Slow calls take as much time as {share} of the processor time, and most of them fault pages in: memory comes fresh from \
-             the system. An allocator that keeps what was freed spares that."
+             the system, for the first time or again. An allocator that keeps what was freed spares the latter."
         ),
         Kind::Slow => format!(
             "Slow calls take as much time as {share} of the processor time: they work for long, or call the system, as for blocks \
@@ -345,6 +359,16 @@ mod tests {
         assert!(!text.contains("What that means"), "{text}");
         assert!(text.contains("\n   ample compare -- './a program' 7\n"), "{text}");
         assert!(text.contains("ample bench synthetic --threads 2 --set synthetic.min="), "{text}");
+    }
+
+    #[test]
+    fn one_processor_shows_no_waits_and_that_is_said() {
+        let mut observation = testing::observed(|_, _| ());
+        let told = |observation: &Observation| observed(observation, &["./a".to_owned()]);
+        observation.processors = 2;
+        assert!(!told(&observation).contains("it had one processor"));
+        observation.processors = 1;
+        assert!(told(&observation).contains("it had one processor"), "{}", told(&observation));
     }
 
     #[test]
