@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::record::Usage;
 
-pub use findings::{Finding, Kind, share};
+pub use findings::{Finding, Kind, causes_are_known, share};
 
 /// Bytes that a page fault brings.
 const PAGE: u64 = 4096;

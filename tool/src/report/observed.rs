@@ -2,7 +2,7 @@
 
 use super::again::quote;
 use super::units::{bytes, count, multiple, nanoseconds, percent, seconds, trim};
-use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, share};
+use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, causes_are_known, share};
 
 /// Threads that are told one by one, at most.
 const MOST_TOLD: usize = 5;
@@ -75,6 +75,9 @@ fn sentence(observation: &Observation) -> String {
         0 if has(Kind::TooFewCalls) => "This program calls malloc too seldom for that to matter.",
         0 if has(Kind::Cheap) => {
             "Nothing in this program's use of malloc slows it down or makes it grow, and no allocator will make it much faster."
+        }
+        0 if has(Kind::Unclear) => {
+            "As far as can be told, nothing in this program's use of malloc keeps threads from running side by side, or makes its memory grow."
         }
         0 => {
             "Nothing in this program's use of malloc keeps threads from running side by side, or makes its memory grow."
@@ -184,11 +187,11 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
     lines
 }
 
-/// What the time in slow calls went into, by those that were looked at; nothing where none was.
+/// What the time in slow calls went into, by those that were looked at; nothing where there was none.
 fn causes(all: &Totals) -> String {
     let part = |time| percent(share(time, all.seen_ns));
-    if all.seen_ns == 0 {
-        return String::new();
+    if !causes_are_known(all) {
+        return if all.slow_calls == 0 { "" } else { ": too few to say what they went into" }.into();
     }
     format!(
         ": {} of that in waits for other threads, {} without a processor, {} in page faults",
@@ -297,6 +300,10 @@ fn explained(finding: Finding) -> Option<String> {
             "Slow calls take as much time as {share} of the processor time: they work for long, or call the system, as for blocks \
              that are mapped and unmapped one by one."
         ),
+        Kind::Unclear => format!(
+            "Slow calls take as much time as {share} of the processor time, and they are too few to say why: whether they wait, work for \
+             long, or had no processor. Let the program run for longer."
+        ),
         Kind::HandedOver => format!(
             "{share} of the blocks are freed by another thread than allocated them. Where freed blocks stay with whoever freed \
              them, memory grows and blocks move between the processors' caches: compare memory, too. `ample bench \
@@ -359,6 +366,25 @@ mod tests {
         assert!(!text.contains("What that means"), "{text}");
         assert!(text.contains("\n   ample compare -- './a program' 7\n"), "{text}");
         assert!(text.contains("ample bench synthetic --threads 2 --set synthetic.min="), "{text}");
+    }
+
+    #[test]
+    fn too_few_slow_calls_are_said_to_tell_nothing() {
+        let text = told(|totals| {
+            (totals.slow_calls, totals.slow_ns) = (100, 400_000_000);
+            (totals.call_ns, totals.seen_ns, totals.wait_ns) = (480_000_000, 100, 80);
+        });
+        assert!(text.starts_with("As far as can be told, nothing in this program's use of malloc"), "{text}");
+        assert!(
+            text.contains(" slow calls     100 took 10 µs or more, 400 ms in all: too few to say"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                " - Slow calls take as much time as 20.0 % of the processor time, and they are too"
+            ),
+            "{text}"
+        );
     }
 
     #[test]
