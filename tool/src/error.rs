@@ -24,15 +24,20 @@ pub fn say(text: &str) {
 
 /// A usage error for an unknown name: the nearest valid one, and all of them.
 pub fn unknown(kind: &str, name: &str, valid: &[&str]) -> UsageError {
-    const ALIKE: f64 = 0.75;
-    let nearest = valid
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    let suggestion = nearest.map_or(String::new(), |(_, near)| format!(" did you mean '{near}'?"));
+    let near = nearest(name, valid.iter().copied());
+    let suggestion = near.map_or(String::new(), |near| format!(" did you mean '{near}'?"));
     let valid = valid.join(", ");
     UsageError(format!("unknown {kind} '{name}';{suggestion} valid: {valid}"))
+}
+
+/// The one of these names that is most like this one; none where none is alike.
+pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const ALIKE: f64 = 0.75;
+    valid
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, near)| near)
 }
 
 #[cfg(test)]

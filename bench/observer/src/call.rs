@@ -168,6 +168,7 @@ impl Drop for Call {
         if self.call_ns >= SLOW_NS {
             file::count(self.thread, Count::SlowCalls, 1);
             file::count(self.thread, Count::SlowNs, self.call_ns);
+            memory::account();
         }
         // What is longer was no work: another thread had the lock, or the processor.
         let own_ns = (now_ns() - self.began_ns).saturating_sub(self.call_ns);
@@ -250,6 +251,17 @@ fn clock_ns() -> u64 {
         now_ns() - before
     };
     (0..1000).map(time).min().unwrap_or(0)
+}
+
+/// Where the process leaves by `exit`, or returns from `main`: the last look at its account.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+#[cfg(not(test))]
+extern "C" fn at_exit() {
+    memory::account();
 }
 
 extern "C" fn before_fork() {

@@ -1,11 +1,14 @@
-//! What the process has in memory.
+//! What the process has in memory, and what it has used of the processor.
+
+use std::mem::MaybeUninit;
 
 use ample_protocol::observation::Fact;
 
 use crate::file;
 
-/// Looks at the resident memory, and notes it if it is more than ever.
+/// Looks at the resident memory, and notes it if it is more than ever; at the account as well.
 pub fn look() {
+    account();
     let Some(resident) = resident() else { return };
     let resident = resident.saturating_sub(file::add(Fact::OwnBytes, 0));
     // Two threads that look at once may note the figure of one beside that of the other: both are true of this moment.
@@ -13,6 +16,19 @@ pub fn look() {
         file::set(Fact::PeakResidentBytes, resident);
         file::set(Fact::LiveAtPeakResident, file::add(Fact::LiveBytes, 0));
     }
+}
+
+/// Notes what the system has counted of the process so far.
+pub fn account() {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: valid for a write of its type; zeroed is a value of it, plain integers, where the call fails.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    file::raise(Fact::CpuNs, ns(usage.ru_utime) + ns(usage.ru_stime));
+    file::raise(Fact::MinorFaults, usage.ru_minflt as u64);
 }
 
 /// Bytes of memory of its own, mapped files left out: the second number of `statm` less the third, in pages.

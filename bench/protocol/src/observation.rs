@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// The variable that names the folder for these files. Without it the observer does nothing.
 pub const FOLDER: &CStr = c"OBSERVE_MALLOC_INTO";
 /// The first number of each file, which tells the version of this layout as well.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"observe1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"observe2");
 /// Numbers about the process.
 pub const HEADER: usize = 64;
 /// Numbers about each thread.
@@ -52,6 +52,12 @@ pub enum Fact {
     Name,
     /// The rest of it.
     NameRest,
+    /// The process's own processor time, the observer's included, in nanoseconds, as of the last look: every [`LOOK_AFTER`]
+    /// calls of a thread, at slow calls, and where the process leaves by `exit`. The system adds it to no account where nobody waits
+    /// for the process.
+    CpuNs,
+    /// Its page faults that needed no disk, as of then.
+    MinorFaults,
 }
 
 /// Calls of a thread after which it looks at the resident memory.
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn places_do_not_overlap() {
-        assert!((Fact::NameRest as usize) < HEADER && (Count::Failures as usize) < BINS);
+        assert!((Fact::MinorFaults as usize) < HEADER && (Count::Failures as usize) < BINS);
         assert_eq!(place_of_bin(0, Distribution::Lives, BINS - 1), place_in(1, Count::Allocations) - 1);
         assert_eq!(place_in(SLOTS - 1, Count::Frees), place_in(SLOTS + 5, Count::Frees));
         assert_eq!(place_of_bin(SLOTS - 1, Distribution::Lives, BINS - 1) + 1, BYTES / size_of::<u64>());

@@ -9,6 +9,7 @@ mod identify;
 mod options;
 mod select;
 mod settings;
+mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub use discover::{Finder, Missing};
 pub use identify::{file_sha256, package_version, resolve};
 pub use options::{Definition, told_by};
 pub use select::{one, select};
+pub use unread::unread;
 
 /// Name of the project's own allocator.
 pub const OURS: &str = "ample";

@@ -22,7 +22,7 @@ enum Style {
 }
 
 /// What our own settings begin with in the environment.
-const OWN_PREFIX: &str = "AMPLE_";
+pub const OWN_PREFIX: &str = "AMPLE_";
 /// Variables by which glibc's malloc takes single numbers.
 const NUMBERS: &[&str] = &[
     "MALLOC_ARENA_MAX",

@@ -12,7 +12,7 @@ use super::{NO_NUMBER, exit_code, print};
 use crate::allocators::{self, Allocator, BASELINE, Finder};
 use crate::cli::Compare;
 use crate::error::{UsageError, say};
-use crate::programs::{NotFound, Prospect, examine, system_of};
+use crate::programs::{NotFound, Prospect, examine, preloaded_by_user, system_of};
 use crate::record::{Folder, Machine, timestamp};
 use crate::report::{self, Compared};
 use crate::run::{Campaign, INTERRUPTED, Interrupt, Progress, Stopping, adopt_orphans};
@@ -188,8 +188,14 @@ fn notes(prospect: &Prospect, look: &FirstLook, glibc: &Allocator) -> Vec<String
         .collect();
     if !own.is_empty() && prospect.obstacle.is_none() {
         notes.push(format!(
-            "Without a preload it is not glibc that serves it, but {}: the row 'as-is'.",
+            "As you start it, it is not glibc that serves it, but {}: the row 'as-is'.",
             own.join(", ")
+        ));
+    }
+    if let Some(libraries) = preloaded_by_user() {
+        notes.push(format!(
+            "LD_PRELOAD={} of your environment stays in force, behind each allocator: unset it to see them without.",
+            libraries.display()
         ));
     }
     let library = system_of(&glibc.library);

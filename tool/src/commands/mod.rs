@@ -34,9 +34,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::allocators::unread;
+use crate::error::say;
 use crate::record::Run;
 use crate::report::{Cell, Summary};
-use crate::run::INTERRUPTED;
+use crate::run::{INTERRUPTED, inherited_environment};
 
 /// Exit code where no row has a number to tell: 3 and 4 are those of `ample diff`.
 const NO_NUMBER: u8 = 5;
@@ -48,6 +50,13 @@ fn verdict(summary: &Summary, run: &Run) -> String {
         .flatten()
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Says which variables of the environment look like options of Ample's, and are none.
+fn tell_unread() {
+    for (name, reason) in unread(&inherited_environment()) {
+        say(&format!("ample: {name} in the environment is without effect: {reason}"));
+    }
 }
 
 /// The exit code of a run that came to this. A script that reads figures should learn where there are none.

@@ -74,7 +74,8 @@ fn run(arguments: &Observe) -> Result<ExitCode> {
     let observation = Observation::read(folder.path(), wall_ns, usage)?;
     let words: Vec<String> =
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    say(&format!("\n{}", observed(&observation, &words)));
+    let ended = if matches!(end, End::Killed(_)) { format!("ample: {name}: {end}\n") } else { String::new() };
+    say(&format!("\n{ended}{}", observed(&observation, &words)));
     if let Some(out) = &arguments.out {
         write(out, &observation)?;
     }

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::allocators::{Allocator, file_sha256};
+use crate::allocators::{Allocator, file_sha256, unread};
 use crate::record::{Machine, Noise, Pass, Run, SCHEMA_VERSION, Workload, timestamp};
 use crate::run::{Conclusion, NOISE_RULE, Plan, Stopping, inherited_environment};
 
@@ -43,6 +43,7 @@ impl Opening<'_> {
             threads: entry.threads.clone(),
             task: entry.task.clone(),
         });
+        let inherited_environment = inherited_environment();
         Run {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION").into(),
@@ -67,7 +68,8 @@ impl Opening<'_> {
             machine: self.machine,
             noise_at_start: Noise::read(),
             noise_at_end: None,
-            inherited_environment: inherited_environment(),
+            unread_environment: unread(&inherited_environment),
+            inherited_environment,
             workload_program: self.program.display().to_string(),
             workload_program_sha256: file_sha256(self.program).ok(),
             allocators: self.allocators.to_vec(),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use super::print;
+use super::{print, tell_unread};
 use crate::allocators::{Definition, Finder, OURS, one, told_by};
 use crate::cli::Options;
 use crate::report;
@@ -15,6 +15,7 @@ pub fn options(arguments: &Options) -> Result<ExitCode> {
     let definitions = told_by(&library).with_context(|| format!("{}", library.display()))?;
     let text = if arguments.json { serde_json::to_string_pretty(&definitions)? } else { table(&definitions) };
     print(&(text + "\n"))?;
+    tell_unread();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,7 +8,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 
-use crate::allocators::{self, Allocator, Finder};
+use super::tell_unread;
+use crate::allocators::{self, Allocator, Finder, OURS};
 use crate::cli::Run;
 use crate::error::{UsageError, say};
 use crate::programs::{
@@ -41,6 +42,9 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
         Err(NotFound::NotExecutable(reason)) => return Ok(failed(NOT_EXECUTABLE, &reason)),
         Err(NotFound::Missing(reason)) => return Ok(failed(MISSING, &reason)),
     };
+    if !arguments.quiet && allocator.name.split(':').next() == Some(OURS) {
+        tell_unread();
+    }
     if arguments.check {
         check(arguments, &allocator, &prospect)
     } else {

@@ -1,8 +1,9 @@
 //! What follows from an observation: what keeps a program's threads from the use of all processors, or makes its memory grow.
 
+use ample_protocol::observation::LOOK_AT;
 use serde::Serialize;
 
-use super::{Observation, PAGE};
+use super::{Observation, PAGE, Totals};
 
 /// From this share of the processor time on, the allocator matters for the speed.
 const DEAR: f64 = 0.10;
@@ -10,6 +11,8 @@ const DEAR: f64 = 0.10;
 const CHEAP: f64 = 0.02;
 /// From this share of the processor time on, slow calls are told: they may be waits, which need none of it.
 const SLOW: f64 = 0.05;
+/// Of fewer slow calls too few were looked at, one of [`LOOK_AT`], to say why they were.
+const LEAST_SLOW: u64 = 10 * LOOK_AT;
 /// From so many page faults on, and this multiple of the most memory, memory came fresh again and again.
 const FRESH: (u64, f64) = (10_000, 4.0);
 /// From this share of the freed blocks on, threads free each other's.
@@ -49,8 +52,10 @@ pub enum Kind {
     Waits,
     /// Most of them since they fault pages in.
     Faults,
-    /// Most of them since the allocator or the system has much to do, or it is not known why.
+    /// Most of them since the allocator or the system has much to do.
     Slow,
+    /// They may be that, or wait, or have had no processor: too few were looked at.
+    Unclear,
     /// Page faults brought a multiple of the most memory that the program ever had: that multiple.
     Fresh,
     /// Threads free what others allocated: the share of such blocks.
@@ -66,7 +71,7 @@ pub enum Kind {
 impl Kind {
     /// Whether it holds threads up that could run, or memory that could be free.
     pub fn is_trouble(self) -> bool {
-        !matches!(self, Self::TooFewCalls | Self::Cheap | Self::Dear)
+        !matches!(self, Self::TooFewCalls | Self::Cheap | Self::Dear | Self::Unclear)
     }
 }
 
@@ -87,8 +92,7 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     if shared >= least_share && all.shared_lines >= least_count {
         found(Kind::SharedLines, shared);
     }
-    let fresh = share(observation.program_faults() * PAGE, observation.usage.max_rss_bytes);
-    if observation.program_faults() >= FRESH.0 && fresh >= FRESH.1 {
+    if let Some(fresh) = fresh(observation) {
         found(Kind::Fresh, fresh);
     }
     let (large, (least_share, least_count)) = (all.large(), LARGE);
@@ -109,11 +113,28 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     findings
 }
 
+/// How many times the most memory of a process came fresh, where that is often. Each of several processes is held against its own memory:
+/// that many are started, each with fresh memory, is not the allocator's doing.
+fn fresh(observation: &Observation) -> Option<f64> {
+    let multiple = |faults: u64, memory| {
+        let multiple = share(faults * PAGE, memory);
+        (faults >= FRESH.0 && multiple >= FRESH.1).then_some(multiple)
+    };
+    match &observation.processes[..] {
+        [_] => multiple(observation.program_faults(), observation.usage.max_rss_bytes),
+        several => several
+            .iter()
+            .filter_map(|process| multiple(process.faults, process.peak_resident_bytes))
+            .max_by(f64::total_cmp),
+    }
+}
+
 /// What the time in calls tells.
 fn of_calls(observation: &Observation, found: &mut impl FnMut(Kind, f64)) {
     let all = &observation.all;
     // Where the system took the processor away the allocator has no part in that.
-    let own = 1.0 - share(all.taken_ns, all.seen_ns);
+    let known = causes_are_known(all);
+    let own = if known { 1.0 - share(all.taken_ns, all.seen_ns) } else { 1.0 };
     let slow = share(all.slow_ns, observation.cpu_ns) * own;
     let quick = observation.quick_share();
     if quick >= DEAR {
@@ -125,8 +146,13 @@ fn of_calls(observation: &Observation, found: &mut impl FnMut(Kind, f64)) {
         let work = all.seen_ns.saturating_sub(all.wait_ns + all.taken_ns + all.fault_ns);
         let causes = [(work, Kind::Slow), (all.fault_ns, Kind::Faults), (all.wait_ns, Kind::Waits)];
         let (_, cause) = causes.into_iter().max_by_key(|(time, _)| *time).unwrap_or((0, Kind::Slow));
-        found(if all.seen_ns == 0 { Kind::Slow } else { cause }, slow);
+        found(if known { cause } else { Kind::Unclear }, slow);
     }
+}
+
+/// Whether enough slow calls were looked at to say what they went into.
+pub fn causes_are_known(all: &Totals) -> bool {
+    all.slow_calls >= LEAST_SLOW && all.seen_ns > 0
 }
 
 /// A part of a whole; 0 of nothing.
@@ -137,7 +163,7 @@ pub fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::testing::observed;
+    use crate::observation::testing::{in_three_processes, observed};
     use crate::observation::{Histogram, Process};
     use crate::record::Usage;
 
@@ -194,6 +220,22 @@ mod tests {
     }
 
     #[test]
+    fn each_process_is_held_against_its_own_memory() {
+        let found = |faults| {
+            let observation = in_three_processes(|processes, usage| {
+                (usage.minor_faults, usage.max_rss_bytes) = (60_000, 10 << 20);
+                for process in &mut *processes {
+                    (process.faults, process.peak_resident_bytes) = (300, 1 << 20);
+                }
+                processes[1].faults = faults;
+            });
+            observation.findings.iter().map(|finding| (finding.kind, finding.share)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(300), [], "many processes start with fresh memory");
+        assert_eq!(found(12_800), [(Kind::Fresh, 50.0)]);
+    }
+
+    #[test]
     fn slow_calls_have_the_cause_that_takes_most_and_those_without_a_processor_do_not_count() {
         let slow = |[wait_ns, taken_ns, fault_ns]: [u64; 3]| {
             kinds(|process, _| {
@@ -207,12 +249,13 @@ mod tests {
         assert_eq!(slow([20, 20, 40]), [Kind::Faults]);
         assert_eq!(slow([20, 20, 20]), [Kind::Slow]);
         assert_eq!(slow([5, 90, 5]), []);
-        assert_eq!(
+        let few = |slow_calls| {
             kinds(|process, _| {
-                (process.totals.slow_ns, process.totals.call_ns) = (150_000_000, 250_000_000);
-            }),
-            [Kind::Slow],
-            "none was looked at"
-        );
+                let totals = &mut process.totals;
+                (totals.slow_ns, totals.call_ns) = (150_000_000, 250_000_000);
+                (totals.slow_calls, totals.seen_ns, totals.wait_ns) = (slow_calls, 100, 60);
+            })
+        };
+        assert_eq!((few(169), few(170)), (vec![Kind::Unclear], vec![Kind::Waits]));
     }
 }

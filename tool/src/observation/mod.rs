@@ -2,6 +2,7 @@
 
 mod findings;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -14,10 +15,12 @@ use serde::{Serialize, Serializer};
 
 use crate::record::Usage;
 
-pub use findings::{Finding, Kind, share};
+pub use findings::{Finding, Kind, causes_are_known, share};
 
 /// Bytes that a page fault brings.
 const PAGE: u64 = 4096;
+/// What processes tell of their processor time may exceed the system's account by so much, and a tenth: nanoseconds.
+const ACCOUNTS_DIFFER: u64 = 20_000_000;
 
 /// What was observed of a program, all its processes together.
 #[derive(Debug, Clone, Serialize)]
@@ -26,10 +29,14 @@ pub struct Observation {
     pub processes: Vec<Process>,
     /// From the program's start to its end, in nanoseconds.
     pub wall_ns: u64,
-    /// Its resource use, the observer's included.
+    /// The system's account of it and of the processes that were waited for, the observer's part included.
     pub usage: Usage,
-    /// Processor time without the observer's, in nanoseconds.
+    /// Whether the processes themselves have told of more processor time than there is in that account: nobody waited for some.
+    pub unaccounted: bool,
+    /// Processor time without the observer's, in nanoseconds: that of the account, or what the processes told of, if that is more.
     pub cpu_ns: u64,
+    /// Processors that it could use.
+    pub processors: usize,
     /// The sum over all processes.
     pub all: Totals,
     /// What follows from it.
@@ -53,6 +60,10 @@ pub struct Process {
     pub live_at_peak_resident: u64,
     /// Bytes live at its end.
     pub live_at_end_bytes: u64,
+    /// Its own processor time as it told of it last, the observer's included, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Its own page faults as of then, without those of the observer's memory.
+    pub faults: u64,
     /// Blocks that were not noted, for want of memory.
     pub lost: u64,
     /// Its threads that called malloc or free, by their allocations and frees, the busiest first.
@@ -178,8 +189,13 @@ impl Observation {
         for process in &processes {
             all.add(&process.totals);
         }
-        let cpu_ns = (usage.user_ns + usage.kernel_ns).saturating_sub(all.own_ns);
-        let mut observation = Self { processes, wall_ns, usage, cpu_ns, all, findings: Vec::new() };
+        let (accounted, told) = (usage.user_ns + usage.kernel_ns, told(&processes, Process::least_cpu_ns));
+        let unaccounted = told > accounted + accounted / 10 + ACCOUNTS_DIFFER;
+        let cpu_ns = accounted.max(told).saturating_sub(all.own_ns);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let findings = Vec::new();
+        let mut observation =
+            Self { processes, wall_ns, usage, unaccounted, cpu_ns, processors, all, findings };
         observation.findings = findings::of(&observation);
         observation
     }
@@ -192,7 +208,12 @@ impl Observation {
     /// Page faults without those of the observer's own memory.
     pub fn program_faults(&self) -> u64 {
         let own: u64 = self.processes.iter().map(|process| process.own_bytes / PAGE).sum();
-        self.usage.minor_faults.saturating_sub(own)
+        let accounted = self.usage.minor_faults.saturating_sub(own);
+        if self.unaccounted {
+            accounted.max(told(&self.processes, |process| process.faults))
+        } else {
+            accounted
+        }
     }
 
     /// The process with most calls; none where nobody called malloc.
@@ -201,7 +222,23 @@ impl Observation {
     }
 }
 
+/// What processes told of themselves, all together. One that executed several programs told of the earlier ones again.
+fn told(processes: &[Process], what: impl Fn(&Process) -> u64) -> u64 {
+    let mut most = BTreeMap::new();
+    for process in processes {
+        let told: &mut u64 = most.entry(process.pid).or_default();
+        *told = what(process).max(*told);
+    }
+    most.values().sum()
+}
+
 impl Process {
+    /// Processor time that it has had at least.
+    fn least_cpu_ns(&self) -> u64 {
+        let quick = self.totals.call_ns.saturating_sub(self.totals.slow_ns);
+        self.cpu_ns.max(self.totals.own_ns + quick)
+    }
+
     /// The sum over its threads, to be changed.
     #[cfg(test)]
     pub fn totals_mut(&mut self) -> &mut Totals {
@@ -305,6 +342,8 @@ fn process(bytes: &[u8]) -> Option<Process> {
         peak_resident_bytes: fact(Fact::PeakResidentBytes),
         live_at_peak_resident: fact(Fact::LiveAtPeakResident),
         live_at_end_bytes: fact(Fact::LiveBytes),
+        cpu_ns: fact(Fact::CpuNs),
+        faults: fact(Fact::MinorFaults).saturating_sub(fact(Fact::OwnBytes) / PAGE),
         lost: fact(Fact::Lost),
         calls_of_threads,
         own_bytes: fact(Fact::OwnBytes),
@@ -354,6 +393,21 @@ pub mod testing {
 
     /// A million pairs of 64 bytes on two threads, for 100 ms of two seconds of processor time, and what is changed of that.
     pub fn observed(change: impl FnOnce(&mut Process, &mut Usage)) -> Observation {
+        let (mut process, mut usage) = quiet();
+        change(&mut process, &mut usage);
+        Observation::new(vec![process], 1_000_000_000, usage)
+    }
+
+    /// The same in each of three processes, and what is changed of it.
+    pub fn in_three_processes(change: impl FnOnce(&mut [Process; 3], &mut Usage)) -> Observation {
+        let (process, mut usage) = quiet();
+        usage.user_ns *= 3;
+        let mut processes = [1, 2, 3].map(|pid| Process { pid, ..process.clone() });
+        change(&mut processes, &mut usage);
+        Observation::new(processes.into(), 1_000_000_000, usage)
+    }
+
+    fn quiet() -> (Process, Usage) {
         let totals = Totals {
             threads: 2,
             allocations: 1_000_000,
@@ -363,7 +417,7 @@ pub mod testing {
             calls: Histogram(vec![2_000_000]),
             ..Totals::default()
         };
-        let mut process = Process {
+        let process = Process {
             pid: 1,
             name: "quiet".into(),
             peak_live_bytes: 64,
@@ -371,14 +425,14 @@ pub mod testing {
             peak_resident_bytes: 0,
             live_at_peak_resident: 0,
             live_at_end_bytes: 0,
+            cpu_ns: 0,
+            faults: 0,
             lost: 0,
             calls_of_threads: vec![1_000_000, 1_000_000],
             own_bytes: 0,
             totals,
         };
-        let mut usage = Usage { user_ns: 2_000_000_000, ..Usage::default() };
-        change(&mut process, &mut usage);
-        Observation::new(vec![process], 1_000_000_000, usage)
+        (process, Usage { user_ns: 2_000_000_000, ..Usage::default() })
     }
 }
 
@@ -410,6 +464,26 @@ mod tests {
         );
         assert_eq!((found.totals.threads, found.totals.allocations, found.totals.call_ns), (2, 40, 40 * 30));
         assert!(process(&bytes[8..]).is_none(), "another length");
+    }
+
+    #[test]
+    fn what_nobody_waited_for_is_in_what_the_processes_told() {
+        let observation = testing::in_three_processes(|_, _| ());
+        assert_eq!((observation.unaccounted, observation.cpu_ns), (false, 6_000_000_000));
+        let observation = testing::in_three_processes(|processes, usage| {
+            (usage.user_ns, usage.minor_faults) = (1_000_000, 30);
+            for process in processes.iter_mut() {
+                (process.cpu_ns, process.faults) = (1_000_000_000, 700);
+            }
+            // It executed another program, and its account went on.
+            (processes[2].pid, processes[2].cpu_ns) = (2, 1_500_000_000);
+        });
+        assert_eq!((observation.unaccounted, observation.cpu_ns), (true, 2_500_000_000));
+        assert_eq!(observation.program_faults(), 1400);
+        let found: Vec<Kind> = observation.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(found, [Kind::Dear], "300 ms of 2.5 s");
+        let killed_early = testing::in_three_processes(|_, usage| usage.user_ns = 0);
+        assert_eq!(killed_early.cpu_ns, 300_000_000, "their quick calls at least");
     }
 
     #[test]

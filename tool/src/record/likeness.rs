@@ -99,6 +99,7 @@ impl Run {
     pub fn configured_from_outside(&self) -> Option<String> {
         let configures = |(name, value): &(&String, &String)| match name.as_str() {
             "PATH" | "LD_LIBRARY_PATH" => false,
+            name if self.unread_environment.contains_key(name) => false,
             // It holds settings of all of the C library.
             "GLIBC_TUNABLES" => value.contains("glibc.malloc."),
             _ => true,
@@ -109,13 +110,26 @@ impl Run {
             .filter(configures)
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        (!variables.is_empty()).then(|| {
+        let configured = (!variables.is_empty()).then(|| {
             format!(
                 "Not as they come: the environment of the run configured allocators by {}; unset that to see them as \
                  they are.",
                 variables.join(", ")
             )
-        })
+        });
+        let sentences: Vec<String> = configured.into_iter().chain(self.unread_from_outside()).collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
+    }
+
+    /// What the environment holds that was meant to configure Ample, it seems, and does not, in a sentence.
+    fn unread_from_outside(&self) -> Option<String> {
+        let told = |(name, reason): (&String, &String)| {
+            let value = self.inherited_environment.get(name).map_or("", String::as_str);
+            format!("{name}={value} ({reason})")
+        };
+        let variables: Vec<String> = self.unread_environment.iter().map(told).collect();
+        (!variables.is_empty())
+            .then(|| format!("In the environment, and without effect on Ample: {}.", variables.join(", ")))
     }
 
     /// In what other files took part in another run: the allocators, the program of the workloads.

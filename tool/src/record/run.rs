@@ -70,6 +70,9 @@ pub struct Run {
     pub noise_at_end: Option<Noise>,
     /// Environment variables that reached the measured processes from outside.
     pub inherited_environment: BTreeMap<String, String>,
+    /// Those of them that look like options of the project's own allocator, and which it does not take: by name, with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unread_environment: BTreeMap<String, String>,
     /// The program that ran the workloads.
     pub workload_program: String,
     /// SHA-256 of that program, in hexadecimal; none in records of older versions.

@@ -71,8 +71,11 @@ pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec
         let width = label.text.chars().count() as i32 * character;
         let (x, y) = label.at;
         let rows = [-BESIDE, BESIDE, -26, 26, -40, 40];
-        let places =
+        let beside =
             rows.into_iter().flat_map(|row| [(x + 8, y + row, End::Left), (x - 8, y + row, End::Right)]);
+        // What is too long for the room on either side ends at the edge, and so is not cut off.
+        let within = (x + 8).min(bounds.2 - width).max(bounds.0);
+        let places = beside.chain(rows.map(|row| (within, y + row, End::Left)));
         let area = |&(at, middle, end): &(i32, i32, End)| {
             let left = if end == End::Left { at } else { at - width };
             (left, middle - LINE / 2, left + width, middle + LINE / 2)
@@ -143,6 +146,14 @@ mod tests {
             place_around(vec![Label { at: (355, 100), text: "name".into(), look: look(name) }], &[], BOUNDS)
         };
         assert_eq!(["glibc", "ample"].map(|name| beside(name)[0].2), [End::Left, End::Right], "ours is bold");
+        let long = Label { at: (250, 100), text: "glibc:arena_max=1:tcache_count=0".into(), look: look("x") };
+        let width = long.text.chars().count() as i32 * CHARACTER;
+        let placed = place_around(vec![long], &[(245, 95, 255, 105)], BOUNDS);
+        assert_eq!(
+            placed[0].1,
+            (400 - width, 74),
+            "it has room neither to the right of its point nor to the left"
+        );
         let four = places(&[(100, 100); 4], &[]);
         let area = |&(x, y, end): &(i32, i32, End)| {
             let left = if end == End::Left { x } else { x - 4 * CHARACTER };

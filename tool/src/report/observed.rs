@@ -2,7 +2,7 @@
 
 use super::again::quote;
 use super::units::{bytes, count, multiple, nanoseconds, percent, seconds, trim};
-use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, share};
+use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, causes_are_known, share};
 
 /// Threads that are told one by one, at most.
 const MOST_TOLD: usize = 5;
@@ -62,11 +62,22 @@ fn wrapped(paragraph: &str, indent: &str) -> String {
 fn sentence(observation: &Observation) -> String {
     let has = |kind| observation.findings.iter().any(|finding| finding.kind == kind);
     let troubles = observation.findings.iter().filter(|finding| finding.kind.is_trouble()).count();
-    let alone = if workers(observation.busiest()) > 1 { "" } else { " It calls malloc in one thread." };
+    let several = observation.processes.len() > 1;
+    let alone = match workers(observation.busiest()) {
+        0 | 1 if several => " Its busiest process calls malloc in one thread.",
+        0 | 1 => " It calls malloc in one thread.",
+        _ if observation.processors == 1 => {
+            " But it had one processor, on which threads hardly ever wait for each other: ask again where it has several."
+        }
+        _ => "",
+    };
     let what = match troubles {
         0 if has(Kind::TooFewCalls) => "This program calls malloc too seldom for that to matter.",
         0 if has(Kind::Cheap) => {
             "Nothing in this program's use of malloc slows it down or makes it grow, and no allocator will make it much faster."
+        }
+        0 if has(Kind::Unclear) => {
+            "As far as can be told, nothing in this program's use of malloc keeps threads from running side by side, or makes its memory grow."
         }
         0 => {
             "Nothing in this program's use of malloc keeps threads from running side by side, or makes its memory grow."
@@ -135,10 +146,15 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         (
             "the system",
             format!(
-                "{} page faults, {} waits, {} times without a processor, in the whole program",
+                "{} page faults, {} waits, {} times without a processor, {}",
                 number(observation.program_faults()),
                 number(usage.voluntary_switches),
-                number(usage.involuntary_switches)
+                number(usage.involuntary_switches),
+                if observation.unaccounted {
+                    "at least: nobody waited for some of its processes, of which the system then keeps no account"
+                } else {
+                    "in the whole program"
+                }
             ),
         ),
         (
@@ -171,11 +187,11 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
     lines
 }
 
-/// What the time in slow calls went into, by those that were looked at; nothing where none was.
+/// What the time in slow calls went into, by those that were looked at; nothing where there was none.
 fn causes(all: &Totals) -> String {
     let part = |time| percent(share(time, all.seen_ns));
-    if all.seen_ns == 0 {
-        return String::new();
+    if !causes_are_known(all) {
+        return if all.slow_calls == 0 { "" } else { ": too few to say what they went into" }.into();
     }
     format!(
         ": {} of that in waits for other threads, {} without a processor, {} in page faults",
@@ -237,9 +253,10 @@ fn large(observation: &Observation) -> String {
 
 fn memory(process: &Process) -> String {
     let live = format!(
-        "{} live at most, {} blocks at most",
+        "{} live at most, {} block{} at most",
         bytes(process.peak_live_bytes as f64),
-        number(process.peak_live_blocks)
+        number(process.peak_live_blocks),
+        if process.peak_live_blocks == 1 { "" } else { "s" }
     );
     let (resident, of_live) = (process.peak_resident_bytes, process.live_at_peak_resident);
     if of_live < LEAST_LIVE {
@@ -277,11 +294,15 @@ fn explained(finding: Finding) -> Option<String> {
         ),
         Kind::Faults => format!(
             "Slow calls take as much time as {share} of the processor time, and most of them fault pages in: memory comes fresh from \
-             the system. An allocator that keeps what was freed spares that."
+             the system, for the first time or again. An allocator that keeps what was freed spares the latter."
         ),
         Kind::Slow => format!(
             "Slow calls take as much time as {share} of the processor time: they work for long, or call the system, as for blocks \
              that are mapped and unmapped one by one."
+        ),
+        Kind::Unclear => format!(
+            "Slow calls take as much time as {share} of the processor time, and they are too few to say why: whether they wait, work for \
+             long, or had no processor. Let the program run for longer."
         ),
         Kind::HandedOver => format!(
             "{share} of the blocks are freed by another thread than allocated them. Where freed blocks stay with whoever freed \
@@ -345,6 +366,35 @@ mod tests {
         assert!(!text.contains("What that means"), "{text}");
         assert!(text.contains("\n   ample compare -- './a program' 7\n"), "{text}");
         assert!(text.contains("ample bench synthetic --threads 2 --set synthetic.min="), "{text}");
+    }
+
+    #[test]
+    fn too_few_slow_calls_are_said_to_tell_nothing() {
+        let text = told(|totals| {
+            (totals.slow_calls, totals.slow_ns) = (100, 400_000_000);
+            (totals.call_ns, totals.seen_ns, totals.wait_ns) = (480_000_000, 100, 80);
+        });
+        assert!(text.starts_with("As far as can be told, nothing in this program's use of malloc"), "{text}");
+        assert!(
+            text.contains(" slow calls     100 took 10 µs or more, 400 ms in all: too few to say"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                " - Slow calls take as much time as 20.0 % of the processor time, and they are too"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn one_processor_shows_no_waits_and_that_is_said() {
+        let mut observation = testing::observed(|_, _| ());
+        let told = |observation: &Observation| observed(observation, &["./a".to_owned()]);
+        observation.processors = 2;
+        assert!(!told(&observation).contains("it had one processor"));
+        observation.processors = 1;
+        assert!(told(&observation).contains("it had one processor"), "{}", told(&observation));
     }
 
     #[test]

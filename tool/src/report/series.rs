@@ -46,7 +46,7 @@ pub enum Series<'a> {
         /// Whether something went wrong; otherwise this machine cannot give a number.
         failed: bool,
         /// Why.
-        reason: &'a str,
+        reason: String,
     },
     /// The run ended before every block had one.
     Missing,
@@ -90,14 +90,18 @@ impl<'a> Samples<'a> {
         let canaries = self.canaries.get(&key).into_iter().flatten().copied();
         let timed = self.by_row.get(&(key.0, key.1, threads)).map_or(&[][..], Vec::as_slice);
         let mut values = Vec::with_capacity(timed.len());
+        let mut good = 0;
         for sample in probe.into_iter().chain(canaries).chain(timed.iter().copied()) {
             match &sample.result {
-                Judgement::Failed { reason } => return Series::Bad { failed: true, reason },
+                Judgement::Failed { reason } => {
+                    return Series::Bad { failed: true, reason: format!("{reason}{}", only_once(good)) };
+                }
                 Judgement::NotMeasurable { reason } if sample.threads == threads => {
-                    return Series::Bad { failed: false, reason };
+                    return Series::Bad { failed: false, reason: reason.clone() };
                 }
                 Judgement::NotMeasurable { .. } => {}
                 Judgement::Measured(measurement) => {
+                    good += usize::from(sample.pass == Pass::Timed);
                     if sample.block.is_some_and(|block| block < self.blocks) {
                         values.push(&**measurement);
                     }
@@ -105,6 +109,15 @@ impl<'a> Samples<'a> {
             }
         }
         if values.len() == self.blocks { Series::Values(values) } else { Series::Missing }
+    }
+}
+
+/// That so many runs succeeded before the one that failed, after which there was none. A reader would take it for what always happens.
+fn only_once(good: usize) -> String {
+    match good {
+        0 => String::new(),
+        1 => " (after 1 run that succeeded)".into(),
+        several => format!(" (after {several} runs that succeeded)"),
     }
 }
 

@@ -197,7 +197,7 @@ impl Summary {
                 }));
             }
             if let Series::Bad { failed, reason } = samples.series(TWIN, workload, threads) {
-                gaps.add(TWIN, workload, threads, failed, reason);
+                gaps.add(TWIN, workload, threads, failed, &reason);
             }
             let itself = twin.and_then(|twin| ratio(&twin));
             let noise_floor = itself.as_ref().map(Ratios::floor);
@@ -270,7 +270,7 @@ fn cell(series: Series<'_>, blocks: usize, resamples: &Resamples, note: impl FnO
             Cell::Measured(figures)
         }),
         Series::Bad { failed, reason } => {
-            note(failed, reason);
+            note(failed, &reason);
             if failed { Cell::Failed } else { Cell::NotMeasurable }
         }
         Series::Missing => Cell::Missing,
@@ -419,7 +419,7 @@ mod tests {
             workload: "larson".into(),
             threads: vec![2],
             failed: true,
-            reason: "blocks overlap".into(),
+            reason: "blocks overlap (after 3 runs that succeeded)".into(),
         };
         assert_eq!(summary.gaps, [gap]);
         assert!(summary.verdict.contains("Not ranked, for want of rows: double."), "{}", summary.verdict);

@@ -92,7 +92,8 @@ pub fn text_table(summary: &Summary, width: Option<usize>) -> String {
         text.push_str(&format!("{}\n\n", rows(&head, &cells.collect::<Vec<_>>(), 1)));
     }
     text.push_str(&if summary.blocks < MIN_BLOCKS {
-        format!("No verdict on single rows: {} blocks, and {MIN_BLOCKS} are needed.\n", summary.blocks)
+        let blocks = units::blocks(summary.blocks);
+        format!("No verdict on single rows: {blocks}, and {MIN_BLOCKS} are needed.\n")
     } else {
         LEGEND.into()
     });

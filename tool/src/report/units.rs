@@ -81,6 +81,11 @@ pub fn threads(count: u32) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
+/// A number of blocks of a run: `1 block`, `2 blocks`.
+pub fn blocks(count: usize) -> String {
+    format!("{count} block{}", if count == 1 { "" } else { "s" })
+}
+
 /// A number of rows: `1 row`, `2 rows`.
 pub fn rows(count: usize) -> String {
     format!("{count} row{}", if count == 1 { "" } else { "s" })

@@ -40,8 +40,8 @@ pub fn sentence(summary: &Summary) -> String {
         sentences.push(format!("Not ranked, for want of rows: {}.", left_out.join(", ")));
     }
     if summary.blocks < MIN_BLOCKS {
-        let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
-        sentences.push(format!("Provisional: {} {blocks}; verdicts need {MIN_BLOCKS}.", summary.blocks));
+        let blocks = units::blocks(summary.blocks);
+        sentences.push(format!("Provisional: {blocks}; verdicts need {MIN_BLOCKS}."));
     }
     sentences.join(" ")
 }

@@ -309,6 +309,7 @@ pub fn record() -> Run {
         noise_at_start: Noise::read(),
         noise_at_end: Some(Noise::read()),
         inherited_environment: BTreeMap::new(),
+        unread_environment: BTreeMap::new(),
         workload_program: "/fake/program".into(),
         workload_program_sha256: None,
         allocators: Vec::new(),

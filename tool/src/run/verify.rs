@@ -60,11 +60,17 @@ pub fn judge(ended: &Ended, expected: &Expected<'_>) -> Option<Judgement> {
     Some(result.unwrap_or_else(|reason| Judgement::Failed { reason }))
 }
 
-/// What the dynamic linker says of a library that it cannot preload (it then goes on without it), or
-/// of one that lacks another one (it then gives up).
+/// What the dynamic linker says of a library that it cannot preload (glibc's then goes on without it, musl's gives up), or
+/// of one that lacks another one (both give up).
 pub fn refusal(stderr: &str) -> Option<String> {
     const GIVEN_UP: &str = "error while loading shared libraries: ";
-    let line = stderr.lines().find(|line| line.contains("cannot be preloaded") || line.contains(GIVEN_UP))?;
+    const OF_MUSL: [&str; 2] = ["Error loading shared library ", "Error relocating "];
+    let refuses = |line: &&str| {
+        line.contains("cannot be preloaded")
+            || line.contains(GIVEN_UP)
+            || OF_MUSL.iter().any(|beginning| line.starts_with(beginning))
+    };
+    let line = stderr.lines().find(refuses)?;
     let line = line.strip_prefix("ERROR: ld.so: ").unwrap_or(line);
     Some(shorten(line.split_once(GIVEN_UP).map_or(line, |(_, reason)| reason).trim_end_matches('.')))
 }

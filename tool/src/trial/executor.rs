@@ -31,8 +31,15 @@ const FAMILY: &[&str] =
 const SHORTEST: Duration = Duration::from_millis(5);
 /// How much longer it may take while the dynamic linker writes its record.
 const WITH_RECORD: u32 = 20;
-/// How many runs must be long enough.
-const RUNS_TO_TELL: usize = 3;
+/// How many runs must be long enough: on a busy machine three short ones may all take long.
+const RUNS_TO_TELL: usize = 10;
+/// The processors that a server's load kept busy while it ran, among a measurement's further figures.
+pub const LOAD_PROCESSORS: &str = "load_processors";
+/// What is seen of processor time may exceed the system's account by so much, and a tenth: nanoseconds.
+const ACCOUNTS_DIFFER: u64 = 50_000_000;
+/// What is said where it exceeds that by more.
+const UNACCOUNTED: &str = "Nobody waits for some of its processes, and the system keeps no account of those: their processor time, page \
+                           faults and switches are missing in the table";
 /// How often a run is repeated that ended before anybody could look at it.
 const MORE_TRIES: usize = 5;
 
@@ -294,6 +301,10 @@ impl<'a> TrialExecutor<'a> {
 
     /// Keeps which library serves the program under this entry.
     fn note(&mut self, allocator: &Allocator, record: &Record, trial: &Trial) {
+        let accounted = trial.usage.map_or(0, |usage| usage.user_ns + usage.kernel_ns);
+        if trial.seen_cpu_ns > accounted + accounted / 10 + ACCOUNTS_DIFFER {
+            self.remarks.insert(UNACCOUNTED.into());
+        }
         let unserved = trial.sightings.unserved(record, trial.pid);
         let functions = record.functions(&allocator.library);
         // No other process stands for the program itself.
@@ -375,6 +386,11 @@ impl<'a> TrialExecutor<'a> {
 
     fn measurement(&self, invocation: &Invocation, name: &str, trial: &Trial) -> Measurement {
         let usage = trial.usage.unwrap_or_default();
+        let mut extra = self.metrics(trial).unwrap_or_default();
+        if let Some(load) = trial.load.filter(|_| !trial.wall.is_zero()) {
+            let busy_s = (load.user_ns + load.kernel_ns) as f64 / 1e9;
+            extra.insert(LOAD_PROCESSORS.into(), busy_s / trial.wall.as_secs_f64());
+        }
         Measurement {
             schema_version: ample_protocol::SCHEMA_VERSION,
             workload: invocation.arguments.get(1).cloned().unwrap_or_default(),
@@ -394,7 +410,7 @@ impl<'a> TrialExecutor<'a> {
             final_rss_bytes: trial.last,
             peak_live_bytes: None,
             served_by: self.served.get(name).cloned().unwrap_or_default(),
-            extra: self.metrics(trial).unwrap_or_default(),
+            extra,
             curve: Vec::new(),
             counters: BTreeMap::new(),
         }

@@ -14,7 +14,7 @@ mod server;
 mod tree;
 
 pub use care::Care;
-pub use executor::{FirstLook, TrialExecutor};
+pub use executor::{FirstLook, LOAD_PROCESSORS, TrialExecutor};
 pub use life::input_is_lost;
 pub use metric::Metric;
 pub use plan::{AS_IS, as_is, marked, plan};

@@ -19,6 +19,8 @@ pub(super) struct Trial {
     pub wall: Duration,
     /// The kernel's account of the program, or of the server over its whole life.
     pub usage: Option<Usage>,
+    /// The kernel's account of a server's load.
+    pub load: Option<Usage>,
     /// Peak memory of the process tree, in bytes.
     pub peak: u64,
     /// Its memory at the last look; of a server, one second after the load.
@@ -31,6 +33,8 @@ pub(super) struct Trial {
     pub server_output: String,
     /// What was seen of the programs in the tree, where they were noted.
     pub sightings: Sightings,
+    /// Processor time of the tree as far as it was seen, where programs were noted, in nanoseconds.
+    pub seen_cpu_ns: u64,
     /// The most pages of files that one process had, in bytes.
     pub files: u64,
     /// What it produced, where that is looked at.
@@ -46,12 +50,14 @@ impl Trial {
             failure: Some(reason),
             wall: Duration::ZERO,
             usage: None,
+            load: None,
             peak: 0,
             last: 0,
             stdout: String::new(),
             stderr: String::new(),
             server_output: String::new(),
             sightings: Sightings::default(),
+            seen_cpu_ns: 0,
             files: 0,
             product: None,
         }
@@ -61,6 +67,7 @@ impl Trial {
     pub fn with_memory(mut self, tree: Option<Tree>) -> Self {
         if let Some(tree) = tree {
             (self.peak, self.files) = (tree.peak(), tree.most_files());
+            self.seen_cpu_ns = tree.seen_cpu_ns();
             self.sightings = tree.sightings();
         }
         self

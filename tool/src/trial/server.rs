@@ -94,6 +94,7 @@ impl Server {
         match loaded {
             Ok((load, wall)) => {
                 (trial.end, trial.wall, trial.failure) = (load.end, wall, None);
+                trial.load = Some(load.usage);
                 (trial.stdout, trial.stderr) = (load.stdout, load.stderr);
             }
             Err(Stop::End(end)) => (trial.end, trial.failure) = (end, None),

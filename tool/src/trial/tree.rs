@@ -43,6 +43,8 @@ pub struct Tree {
     /// still belongs to the tree.
     members: BTreeMap<i32, u64>,
     sightings: Option<Sightings>,
+    /// The processor time of each, in ticks, as of the last look; only where programs are noted.
+    ticks: BTreeMap<i32, u64>,
     began: Instant,
     last: Duration,
     peak: u64,
@@ -56,6 +58,7 @@ impl Tree {
             root,
             members: BTreeMap::new(),
             sightings: None,
+            ticks: BTreeMap::new(),
             began: Instant::now(),
             last: Duration::ZERO,
             peak: 0,
@@ -100,6 +103,11 @@ impl Tree {
         self.sightings.clone().unwrap_or_default()
     }
 
+    /// The processor time of all members, as far as it was seen where programs were noted, in nanoseconds.
+    pub fn seen_cpu_ns(&self) -> u64 {
+        self.ticks.values().sum::<u64>() * 1_000_000_000 / rustix::param::clock_ticks_per_second()
+    }
+
     /// Looks at the process that was started once more: it has ended, and nobody has waited for it yet.
     pub fn look_at_end(&mut self) {
         if let Some(sightings) = &mut self.sightings {
@@ -115,6 +123,7 @@ impl Tree {
         for pid in self.descendants() {
             if let Some(sightings) = &mut self.sightings {
                 sightings.look(pid.unsigned_abs());
+                self.ticks.extend(ticks(pid).map(|ticks| (pid, ticks)));
             }
             let Some(memory) = memory(pid) else { continue };
             let most_files = self.members.entry(pid).or_default();
@@ -148,6 +157,14 @@ impl Tree {
 /// Memory of this process that a fork of it begins with, in bytes.
 pub fn floor() -> u64 {
     memory(std::process::id() as i32).map_or(0, |memory| memory.anonymous + memory.shared)
+}
+
+/// The processor time of a process without its children, in ticks; none for one that has ended.
+fn ticks(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold anything. User time and kernel time are the 14th and 15th word.
+    let mut words = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
 }
 
 /// The memory of a process; none for one that has ended.

@@ -93,7 +93,10 @@ fn a_static_program_is_measured_as_it_is_and_nothing_else() {
     let compared = compare_and(folder.path(), &["-a", "glibc", "-r", "2", "--", "./fixed"], 5);
     assert_eq!(names(&compared), ["as-is"]);
     assert!(value(&compared, "as-is", "time") >= 0.02);
-    assert_eq!(compared["verdict"], "Nothing can be compared: only 'as-is' has numbers.");
+    assert_eq!(
+        compared["verdict"],
+        "Nothing can be compared: no allocator can take the place of the program's own, as the note says."
+    );
     let notes = compared["notes"].to_string();
     assert!(notes.contains("No allocator can take the place of its own: it is statically linked"), "{notes}");
 }
@@ -146,6 +149,17 @@ fn a_row_whose_program_runs_without_the_library_has_failed_and_a_child_is_noted(
     let script = ["-a", "./libgood.so", "-r", "1", "--", "sh", "-c", "env -i ./waits; :"];
     let notes = compare(folder.path(), &script)["notes"].to_string();
     assert!(notes.contains("waits among its processes runs without /"), "{notes}");
+}
+
+#[test]
+fn processes_of_which_there_is_no_account_are_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let works = "#include <signal.h>\n#include <sys/wait.h>\n#include <time.h>\n#include <unistd.h>\n\
+        int main(void) { signal(SIGCHLD, SIG_IGN); if (fork() == 0) { while (clock() < CLOCKS_PER_SEC / 4) {} _exit(0); }\n\
+        while (wait(0) > 0) {} return 0; }";
+    program(folder.path(), "works", works, &[]);
+    let notes = compare(folder.path(), &["-a", "glibc", "-r", "1", "--", "./works"])["notes"].to_string();
+    assert!(notes.contains("Nobody waits for some of its processes"), "{notes}");
 }
 
 #[test]

@@ -119,10 +119,24 @@ fn a_forks_child_knows_its_parents_blocks_and_a_program_that_it_becomes_counts_t
 }
 
 #[test]
+fn processes_that_nobody_waits_for_are_in_the_figures_all_the_same() {
+    let (figures, said) = observe("unwaited", 7);
+    let cpu_ns = figures["cpu_ns"].as_u64().expect("a time");
+    assert!(figures["unaccounted"].as_bool().expect("a truth") && cpu_ns > 0, "{figures}");
+    // Where others have the processor a call may take long.
+    let quick_ns = number(&figures, "call_ns") - number(&figures, "slow_ns");
+    assert!(quick_ns < cpu_ns && !found(&figures).contains(&"cheap"), "{said}");
+    assert!(said.contains("at least: nobody waited for some of its processes"), "{said}");
+    let text = said.replace('\n', " ");
+    assert!(text.contains("Its busiest process calls malloc in one thread."), "{said}");
+}
+
+#[test]
 fn a_program_that_crashes_or_is_stopped_is_told_of() {
     let (figures, said) = observe("abort", 128 + 6);
     assert!(number(&figures, "allocations") >= BLOCKS, "{said}");
     assert!(said.contains("20.0 k blocks allocated"), "{said}");
+    assert!(said.contains("ample: observed: killed by SIGABRT (signal 6)\n"), "{said}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = observing(folder.path());

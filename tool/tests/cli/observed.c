@@ -1,6 +1,7 @@
 /* Does with malloc what its argument says, so that an observer has to tell just that. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +77,15 @@ int main(int count, char **arguments) {
         }
         wait(&status);
         return WEXITSTATUS(status);
+    }
+    if (!strcmp(what, "unwaited")) {
+        signal(SIGCHLD, SIG_IGN);
+        for (int child = 0; child < 2; child++)
+            if (fork() == 0) {
+                for (int i = 0; i < 20 * BLOCKS; i++) free(memset(malloc(64 + i % 64), 1, 64));
+                _exit(0);
+            }
+        while (wait(NULL) > 0) {}
     }
     if (!strcmp(what, "abort")) {
         fill(NULL);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{library, tool};
+use crate::common::{library, texts, tool};
 
 /// The allocator, built on first use into the target folder of the tool under test.
 fn ample() -> std::path::PathBuf {
@@ -54,6 +54,36 @@ fn settings_that_the_library_would_ignore_are_refused() {
         ["bench", "larson", "--dry-run", "-a", "ample:cache=0:soft_limit=64M,glibc:mmap_threshold=131072"];
     let output = tool(folder.path()).env("AMPLE_LIB", &library).args(arguments).output().expect("runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_variable_that_the_library_passes_over_is_told_and_configures_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = ample();
+    let run = |arguments: &[&str]| {
+        let mut command = tool(folder.path());
+        command.env("AMPLE_LIB", &library).env("AMPLE_SOFT_LIMIT", "64MB").env("AMPLE_BACKGROUD_THREAD", "0");
+        let output = command.args(arguments).output().expect("runs");
+        let (stdout, stderr) = texts(&output);
+        assert!(output.status.success(), "{stdout}{stderr}");
+        (stdout, stderr)
+    };
+    let misspelt = "there is no such option; did you mean AMPLE_BACKGROUND_THREAD?";
+    for arguments in [&["options"][..], &["run", "--", "true"]] {
+        let (_, said) = run(arguments);
+        let told =
+            format!("ample: AMPLE_BACKGROUD_THREAD in the environment is without effect: {misspelt}\n");
+        assert!(said.contains(&told), "{said}");
+        let bad = "ample: AMPLE_SOFT_LIMIT in the environment is without effect: that option takes a whole number from";
+        assert!(said.contains(bad), "{said}");
+    }
+    assert!(!run(&["run", "-q", "--", "true"]).1.contains("AMPLE_BACKGROUD"), "quiet");
+    let (compared, _) = run(&["compare", "-a", "ample", "-r", "1", "-o", "out", "--", "sleep", "0.02"]);
+    let told =
+        format!("without effect on Ample: AMPLE_BACKGROUD_THREAD=0 ({misspelt}), AMPLE_SOFT_LIMIT=64MB (");
+    assert!(compared.contains(&told) && !compared.contains("configured allocators by"), "{compared}");
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("without effect on Ample: AMPLE_BACKGROUD_THREAD=0"), "{page}");
 }
 
 #[test]

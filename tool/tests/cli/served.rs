@@ -94,6 +94,38 @@ fn a_program_on_musl_runs_as_it_is() {
 }
 
 #[test]
+fn a_process_on_musl_that_ends_for_the_sake_of_the_library_fails_the_comparison() {
+    if !there(&["musl-gcc"], "musl") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let code = folder.path().join("waits.c");
+    fs::write(&code, "#include <unistd.h>\nint main(void) { return usleep(200000); }").expect("written");
+    assert!(made(Command::new("musl-gcc").current_dir(&folder).args(["-o", "waits"]).arg(&code)));
+    // musl has no such function: its dynamic linker ends the program.
+    let needs = "int gnu_get_libc_version(void); int needs(void) { return gnu_get_libc_version(); }";
+    library(folder.path(), "needs", &format!("{SERVING}\n{needs}"), &[]);
+    let mut command = tool(folder.path());
+    command.args([
+        "compare",
+        "-a",
+        "./libneeds.so",
+        "-r",
+        "1",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "./waits; sleep 0.02",
+    ]);
+    let (stdout, stderr, code) = said(&command.output().expect("runs"));
+    assert!(
+        code == 5 && stdout.contains("the library does not load: Error relocating /"),
+        "{stdout} {stderr}"
+    );
+}
+
+#[test]
 fn a_setuid_program_ignores_the_preload() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = program(folder.path(), "other-rights", LOOKING, &[]);

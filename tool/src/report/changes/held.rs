@@ -159,10 +159,10 @@ impl Found {
                     }
                 }
                 (Series::Values(_), Series::Bad { failed: true, reason }) => {
-                    self.fails_now.add(name, workload, threads, true, reason);
+                    self.fails_now.add(name, workload, threads, true, &reason);
                 }
                 (Series::Values(_), Series::Bad { failed: false, reason }) => {
-                    self.gone.add(name, workload, threads, false, reason);
+                    self.gone.add(name, workload, threads, false, &reason);
                 }
                 (Series::Values(_), Series::Missing) => {
                     self.gone.add(
@@ -174,7 +174,7 @@ impl Found {
                     );
                 }
                 (Series::Bad { failed: true, reason }, Series::Values(_)) => {
-                    self.works_now.add(name, workload, threads, true, reason);
+                    self.works_now.add(name, workload, threads, true, &reason);
                 }
                 _ => {}
             }

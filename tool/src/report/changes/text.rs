@@ -61,7 +61,7 @@ impl Changes {
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n", self.verdict);
         for (which, run) in ["before", "after"].into_iter().zip(&self.runs) {
-            text += &format!("{which}: {}, {}, {} blocks\n", run.host, run.started, run.blocks);
+            text += &format!("{which}: {}, {}, {}\n", run.host, run.started, units::blocks(run.blocks));
         }
         for build in &self.allocators {
             let news = if build.same { "the same file".to_owned() } else { format!("now {}", build.after) };

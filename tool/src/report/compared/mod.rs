@@ -159,8 +159,7 @@ impl Compared {
         text.push_str(&if summary.blocks >= MIN_BLOCKS {
             table::LEGEND.into()
         } else {
-            let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
-            format!("No verdicts: {} {blocks}, and {MIN_BLOCKS} are needed.\n", summary.blocks)
+            format!("No verdicts: {}, and {MIN_BLOCKS} are needed.\n", units::blocks(summary.blocks))
         });
         if let Some(noise) = self.noise() {
             text.push_str(&format!("Noise floor, glibc against itself: {noise}.\n"));

@@ -8,7 +8,7 @@ use crate::report::summary::Summary;
 use crate::report::{table, units};
 use crate::run::Conclusion;
 use crate::stats::{Bootstrap, Estimate, MIN_BLOCKS, Resamples, hodges_lehmann, log_ratio};
-use crate::trial::Subject;
+use crate::trial::{LOAD_PROCESSORS, Subject};
 
 /// The share of the ideal from which on a program is said to scale.
 const SCALES_FROM: f64 = 0.75;
@@ -16,6 +16,8 @@ const SCALES_FROM: f64 = 0.75;
 const GROWS_FROM: f64 = 0.75;
 /// The noise floor up to which a program is said not to scale: beyond it others may have had the processors.
 const QUIET_UP_TO: f64 = 0.10;
+/// The share of the processors that a server's load may keep busy itself where the server is said not to scale.
+const LIGHT_UP_TO: f64 = 0.10;
 
 /// How much more work is done in a time on more threads.
 #[derive(Debug, Serialize)]
@@ -53,6 +55,8 @@ pub enum Finding {
     Undecided,
     /// It does less, but others may have had the processors.
     Noisy,
+    /// It does less, but the load has a part of the processors.
+    Loaded,
     /// The fewest threads have all processors already.
     NoProcessors,
     /// Processor time did not grow, and no metric tells the work.
@@ -68,6 +72,7 @@ impl Finding {
             Self::FewBlocks => "cannot be told from so few blocks",
             Self::Undecided => "cannot be told",
             Self::Noisy => "cannot be told: the machine is too noisy",
+            Self::Loaded => "cannot be told: the load takes processors, too",
             Self::NoProcessors => "cannot be told: no more processors than threads",
             Self::SameWork => "cannot be told: the processor time did not grow with the threads",
         }
@@ -79,6 +84,7 @@ impl Finding {
             Self::SameWork => {
                 ", so the work seems to be the same for any number: compare the times, or give a metric that is a rate"
             }
+            Self::Loaded => ": give each processors of its own (taskset), or let the load run elsewhere",
             _ => "",
         };
         format!("{}{more}", self.word())
@@ -91,6 +97,8 @@ struct Circumstances {
     ideal: f64,
     /// The larger noise floor of the two rows.
     noise: f64,
+    /// The share of the processors that a server's load kept busy itself.
+    load: f64,
 }
 
 /// One entry for each allocator and each thread count but the least; none for a program that ran on one.
@@ -117,6 +125,13 @@ fn of(
         let row = summary.rows.iter().find(|row| row.threads == threads);
         row.and_then(|row| row.noise_floor).map_or(0.0, |floor| floor.throughput)
     };
+    let load = |allocator: &str, threads| {
+        let measured =
+            (0..conclusion.blocks).filter_map(|block| conclusion.measured(block, allocator, threads));
+        let loads: Option<Vec<f64>> =
+            measured.map(|found| found.extra.get(LOAD_PROCESSORS).copied()).collect();
+        loads.and_then(|loads| hodges_lehmann(&loads)).unwrap_or(0.0)
+    };
     let names = || summary.allocators.iter().map(|allocator| allocator.name.as_str());
     let grows = |allocator: &str, to| {
         let growths = growths(allocator, to, |found| (found.user_ns + found.kernel_ns) as f64)?;
@@ -138,7 +153,8 @@ fn of(
             let ideal = f64::from(to.min(cpus)) / f64::from(from.min(cpus));
             let factor = (!same_work(to)).then(|| estimate.estimate().exp());
             let noise = floor(from).max(floor(to));
-            let finding = finding(factor, &Circumstances { blocks: growths.len(), ideal, noise });
+            let load = load(allocator, to) / f64::from(cpus);
+            let finding = finding(factor, &Circumstances { blocks: growths.len(), ideal, noise, load });
             let (allocator, word) = (allocator.to_owned(), finding.word());
             found.push(Scaling { allocator, from, to, factor, ideal, finding, word, metric });
         }
@@ -157,6 +173,8 @@ fn finding(factor: Option<Estimate>, beside: &Circumstances) -> Finding {
         Finding::Scales
     } else if factor.high >= SCALES_FROM * ideal {
         Finding::Undecided
+    } else if beside.load > LIGHT_UP_TO {
+        Finding::Loaded
     } else if beside.noise > QUIET_UP_TO {
         Finding::Noisy
     } else {
@@ -196,8 +214,10 @@ pub fn told(all: &[Scaling]) -> Option<String> {
             said.join("; ")
         ));
     }
-    if let Some(names) = list(Finding::Noisy) {
-        sentences.push(format!("Whether it scales on {names} {}.", Finding::Noisy.advice()));
+    for finding in [Finding::Noisy, Finding::Loaded] {
+        if let Some(names) = list(finding) {
+            sentences.push(format!("Whether it scales on {names} {}.", finding.advice()));
+        }
     }
     for finding in [Finding::NoProcessors, Finding::SameWork] {
         if those(finding).peek().is_some() {
@@ -246,7 +266,7 @@ mod tests {
     use crate::allocators::Allocator;
     use crate::run::testing::conclude;
 
-    const QUIET: Circumstances = Circumstances { blocks: MIN_BLOCKS, ideal: 2.0, noise: 0.01 };
+    const QUIET: Circumstances = Circumstances { blocks: MIN_BLOCKS, ideal: 2.0, noise: 0.01, load: 0.0 };
 
     fn estimate(value: f64, width: f64) -> Estimate {
         Estimate { value, low: value - width, high: value + width }
@@ -292,6 +312,29 @@ mod tests {
         let expected =
             "Whether it scales on old (0.90 times the work) cannot be told: the machine is too noisy.";
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_load_that_takes_processors_itself_hides_that_a_server_does_not_scale() {
+        let loaded = Circumstances { load: 0.3, ..QUIET };
+        assert_eq!(finding(Some(estimate(1.9, 0.1)), &loaded), Finding::Scales);
+        let told = told(&[scaling("old", Some(estimate(0.9, 0.1)), &loaded)]).expect("a sentence");
+        assert_eq!(
+            told,
+            "Whether it scales on old (0.90 times the work) cannot be told: the load takes processors, too: give each \
+             processors of its own (taskset), or let the load run elsewhere."
+        );
+        // Of what was measured: half of a processor of two.
+        let allocators = ["glibc", "a"].map(Allocator::fake);
+        let (plan, conclusion) = conclude(&allocators, MIN_BLOCKS, usize::MAX, |asked, measurement| {
+            let load = if asked.allocator == "a" { 0.5 } else { 0.1 };
+            measurement.extra.insert(LOAD_PROCESSORS.into(), load);
+            None
+        });
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        let found = of(&conclusion, &summary, &[2, 1], true, 2);
+        let findings: Vec<Finding> = found.iter().map(|scaling| scaling.finding).collect();
+        assert_eq!(findings, [Finding::DoesNotScale, Finding::Loaded]);
     }
 
     #[test]

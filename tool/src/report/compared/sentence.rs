@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::{Line, Speed};
+use crate::report::behind::Beaten;
 use crate::report::comparison::Comparison;
-use crate::report::summary::{Cell, Figures, Summary};
+use crate::report::summary::{Cell, Figures, Overall, Row, Summary};
 use crate::report::units;
 use crate::stats::{EQUIVALENT_AT_MOST, Estimate, MIN_BLOCKS, Verdict};
 use crate::trial::AS_IS;
@@ -14,6 +15,10 @@ struct Candidate<'a> {
     name: &'a str,
     speed: (Estimate, Verdict),
     memory: (Estimate, Verdict),
+    /// The share of speed that counts as none.
+    margin: f64,
+    /// Whether another one is faster beyond the noise.
+    beaten: bool,
     /// What noise keeps from being told of its speed, and of its memory: how far glibc differs from itself.
     noise: [Option<f64>; 2],
 }
@@ -38,11 +43,19 @@ fn candidates(summary: &Summary) -> Vec<Candidate<'_>> {
             name: &allocator.name,
             speed: (speed.ratio, speed.verdict),
             memory: (memory.ratio, memory.verdict),
+            margin: speed.margin,
+            beaten: is_beaten(allocator, &summary.rows[0]),
             noise: [speed, memory].map(noise),
         }),
         _ => None,
     });
     candidates.collect()
+}
+
+/// Whether another one is faster beyond the noise in this row.
+fn is_beaten(allocator: &Overall, row: &Row) -> bool {
+    let here = |beaten: &Beaten| (&beaten.workload, beaten.threads) == (&row.workload, row.threads);
+    allocator.slower.as_ref().is_some_and(|behind| behind.beaten.iter().any(here))
 }
 
 /// How far glibc differs from itself, where this cannot be told on a machine too noisy to call anything equivalent.
@@ -62,6 +75,11 @@ fn nothing(summary: &Summary, lines: &[Line]) -> String {
     let failed = failed.unwrap_or_default();
     match &measured[..] {
         [] => format!("Nothing was measured.{failed}"),
+        [_] if summary.allocators[0].name == AS_IS => {
+            format!(
+                "Nothing can be compared: no allocator can take the place of the program's own, as the note says.{failed}"
+            )
+        }
         [only] => format!("Nothing can be compared: only {only} has numbers.{failed}"),
         several => format!(
             "Nothing can be compared with glibc, which has no numbers; {} have some.{failed}",
@@ -72,10 +90,14 @@ fn nothing(summary: &Summary, lines: &[Line]) -> String {
 
 fn provisional(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     let all = candidates(summary);
-    let blocks = if summary.blocks == 1 { "block" } else { "blocks" };
-    let end = format!("provisional, after {} {blocks}: verdicts need {MIN_BLOCKS}", summary.blocks);
-    let best = all.iter().max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
-    match best.filter(|best| best.speed.0.low > 1.0) {
+    let blocks = units::blocks(summary.blocks);
+    let end = format!("provisional, after {blocks}: verdicts need {MIN_BLOCKS}");
+    // What glibc differs from itself by is no lead, after however few blocks.
+    let leads = |candidate: &&Candidate<'_>| {
+        candidate.speed.0.low > 1.0 && candidate.speed.0.value > 1.0 + candidate.margin
+    };
+    let best = all.iter().filter(leads).max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
+    match best {
         Some(best) => format!(
             "Ahead so far is {}: {}, {} than glibc ({end}).",
             called(best.name, own),
@@ -100,6 +122,7 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     let mut text = match (fastest, leanest) {
         (Some(fastest), leanest) => {
             let mut text = format!("{}: {}.", advice(fastest, own), both(fastest));
+            text.push_str(&as_fast(&all, fastest, own));
             let leaner = leanest.filter(|leanest| leanest.memory.0.high < fastest.memory.0.low);
             if let Some(leanest) = leaner {
                 text.push_str(&format!(
@@ -123,6 +146,20 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
         text.push_str(&format!(" {noisy}"));
     }
     text
+}
+
+/// Those that are faster than glibc, too, and which the fastest is not faster than beyond the noise: what its lead is worth. Empty where
+/// there are none.
+fn as_fast(all: &[Candidate<'_>], fastest: &Candidate<'_>, own: Option<&Path>) -> String {
+    let others = all
+        .iter()
+        .filter(|other| other.name != fastest.name && other.speed.1 == Verdict::Faster && !other.beaten);
+    let told = |other: &Candidate<'_>| format!("{} ({})", called(other.name, own), of_memory(other));
+    let others: Vec<String> = others.map(told).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    format!(" Not to be told from it in speed: {}.", others.join(", "))
 }
 
 /// The threads that the verdict is on, where there are several counts.
@@ -279,7 +316,8 @@ fn phrase(ratio: Estimate, more: &str, less: &str, times: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocators::Allocator;
+    use crate::allocators::{Allocator, TWIN};
+    use crate::record::Judgement;
     use crate::run::testing::conclude;
 
     /// The sentence on allocators with these shares of glibc's time and memory.
@@ -335,6 +373,35 @@ mod tests {
         assert!(
             told(10, &[("a", 1.2, 0.5)]).starts_with("Stay with glibc: nothing is faster than glibc, and")
         );
+    }
+
+    #[test]
+    fn what_the_fastest_cannot_be_told_from_is_named_beside_it() {
+        let told = told(10, &[("a", 0.8, 1.2), ("b", 0.805, 1.0), ("c", 0.9, 1.0)]);
+        assert_eq!(
+            told,
+            "Use a: 25 % faster [25–25], 20 % more memory [20–20] than glibc. Not to be told from it in speed: b (no more and no \
+             less memory)."
+        );
+    }
+
+    #[test]
+    fn a_lead_within_the_noise_is_none() {
+        let allocators = ["glibc", "a"].map(Allocator::fake);
+        let (plan, mut conclusion) = conclude(&allocators, 3, usize::MAX, |asked, measurement| {
+            if asked.allocator == "a" {
+                measurement.wall_ns = (measurement.wall_ns as f64 * 0.9) as u64;
+            }
+            None
+        });
+        for sample in conclusion.samples.iter_mut().filter(|sample| sample.allocator == TWIN) {
+            if let Judgement::Measured(measurement) = &mut sample.result {
+                measurement.wall_ns *= sample.block.map_or(1, |block| block as u64 + 1);
+            }
+        }
+        let summary = Summary::new(&conclusion, &plan, &allocators, 1);
+        let told = sentence(&summary, &Speed::Time, &[], None);
+        assert!(told.starts_with("Nothing is clearly faster than glibc so far"), "{told}");
     }
 
     /// The sentence on an allocator with this share of glibc's memory, whose times scatter as glibc's do.
