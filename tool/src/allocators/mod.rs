@@ -21,7 +21,7 @@ pub use discover::{Finder, Missing};
 pub use identify::{file_sha256, package_version, resolve};
 pub use options::{Definition, told_by};
 pub use select::{one, select};
-pub use unread::unread;
+pub use unread::{OWN_VARIABLES, unread};
 
 /// Name of the project's own allocator.
 pub const OURS: &str = "ample";

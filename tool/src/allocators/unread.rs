@@ -7,7 +7,10 @@ use super::options::{Definition, told_by};
 use super::settings::OWN_PREFIX;
 use super::{Finder, OURS, one};
 use crate::error::nearest;
-use crate::run::OWN_VARIABLES;
+
+/// Variables of the tool itself, which processes do not inherit.
+pub const OWN_VARIABLES: &[&str] =
+    &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR", "AMPLE_OBSERVER"];
 
 /// Beginnings of names that others of this project read: its tests, the limits, the tool's test of itself.
 const READ_ELSEWHERE: &[&str] = &[

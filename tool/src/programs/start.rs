@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::allocators::Allocator;
-use crate::run::OWN_VARIABLES;
+use crate::allocators::{Allocator, OWN_VARIABLES};
 
 const PRELOAD: &str = "LD_PRELOAD";
 

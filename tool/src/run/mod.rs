@@ -43,7 +43,7 @@ pub use planted::{MARK as PLANTED_MARK, Planted};
 pub use presets::{
     DEFAULT as DEFAULT_PRESET, Preset, QUICK as QUICK_PRESET, TIMEOUT, find as preset, help as preset_help,
 };
-pub use process::{OWN_VARIABLES, ProcessExecutor, decode, inherited_environment, reap};
+pub use process::{ProcessExecutor, decode, inherited_environment, reap};
 pub use program::Program;
 pub use progress::{Progress, clock};
 pub use recorded::{complete_blocks, in_force, lost, recorded};

@@ -20,6 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use super::executor::{End, Ended, Executor, Invocation, Traced};
 use super::family::{end_orphans, tie};
 use super::{Interrupt, trace};
+use crate::allocators::OWN_VARIABLES;
 use crate::record::{Noise, Usage};
 
 /// Bytes kept of each output stream; what comes after is read and dropped.
@@ -40,10 +41,6 @@ const INHERITED_PREFIXES: &[&str] = &[
     "SNMALLOC_",
     "RPMALLOC_",
 ];
-/// Variables of the tool itself, which processes do not inherit.
-pub const OWN_VARIABLES: &[&str] =
-    &["AMPLE_WORKLOAD", "AMPLE_LIB", "AMPLE_PEERS_DIR", "AMPLE_LIMITS_DIR", "AMPLE_OBSERVER"];
-
 /// The variables that reach measured processes from outside; a clean environment otherwise, so
 /// that a run does not depend on who starts it.
 pub fn inherited_environment() -> BTreeMap<String, String> {
