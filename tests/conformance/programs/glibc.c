@@ -1,9 +1,7 @@
 /* What glibc's callers ask besides blocks: the heap's figures, and memory back. */
 #include <sys/resource.h>
-#include <sys/utsname.h>
 
 #include "check.h"
-#include "shortage.h"
 
 enum { BLOCKS = 20000, SIZE = 1000, LARGE = 3 << 20 };
 
@@ -148,11 +146,6 @@ CASE(memory_comes_back_although_the_program_does_nothing) {
 
 CASE(large_blocks_move_without_a_page_fault_for_each_page) {
     const size_t size = 64 << 20;
-    struct utsname system;
-    unsigned version = 0, patch = 0;
-    CHECK(uname(&system) == 0 && sscanf(system.release, "%u.%u", &version, &patch) == 2, "uname");
-    if (version < 6 || (version == 6 && patch < 17))
-        skip("Linux %s moves no pages of a block that grew after they had moved", system.release);
     unsigned char *block = malloc(size);
     fill(block, size, 5);
     for (unsigned rounds = 0; rounds < 3; rounds++) {

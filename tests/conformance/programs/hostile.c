@@ -63,18 +63,60 @@ CASE(a_sandbox_that_knows_none_of_them) {
 }
 
 /* What becomes of the pages of large blocks that are to move. */
-static enum { THEY_MOVE, THEIR_PLACE_IS_UNMAPPED, THEIR_PLACE_IS_TAKEN } pages_that_move;
-static unsigned refused_moves;
+static enum {
+    THEY_MOVE,
+    THOSE_OF_ONE_MAPPING_MOVE,
+    NOT_EACH_MAPPING_MOVES,
+    THEIR_PLACE_IS_UNMAPPED,
+    THEIR_PLACE_IS_TAKEN
+} pages_that_move;
+static unsigned moves, refused_moves;
 static unsigned char *taken;
 enum { TAKEN = 64 << 10, MOVED_FROM = 512 << 10 };
 
-/* As Linux does before 6.17 where the pages lie in several mappings; another thread may map something in the hole that it makes. */
+/* Whether all of it lies in one mapping. (Without a call of malloc's: this is asked in the middle of one.) */
+static int in_one_mapping(uintptr_t start, size_t size) {
+    static char text[1 << 20];
+    size_t length = 0;
+    int file = open("/proc/self/maps", O_RDONLY);
+    CHECK(file >= 0, "/proc/self/maps");
+    for (ssize_t count; (count = read(file, text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)count;
+    close(file);
+    text[length] = 0;
+    for (char *line = text; *line != 0; line = strchr(line, '\n') + 1) {
+        char *rest;
+        uintptr_t first = strtoul(line, &rest, 16), end = strtoul(rest + 1, NULL, 16);
+        if (first <= start && start < end)
+            return start + size <= end;
+    }
+    return 0;
+}
+
+/* Whether the system moves these pages, as it is to be. */
+static int they_move(void *from, size_t size) {
+    switch (pages_that_move) {
+    case THEY_MOVE:
+        return 1;
+    case THOSE_OF_ONE_MAPPING_MOVE:
+        return in_one_mapping((uintptr_t)from, size);
+    case NOT_EACH_MAPPING_MOVES:
+        return in_one_mapping((uintptr_t)from, size) && moves % 3 != 2;
+    default:
+        return 0;
+    }
+}
+
+/* As Linux does before 6.17 where the pages lie in several mappings: where it refuses it has made a hole already. Another thread may map something there. */
 void *mremap(void *from, size_t size, size_t wanted, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     void *to = va_arg(rest, void *);
     va_end(rest);
-    if (pages_that_move == THEY_MOVE || !(flags & MREMAP_FIXED) || size < MOVED_FROM)
+    int is_large = (flags & MREMAP_FIXED) && (pages_that_move < THEIR_PLACE_IS_UNMAPPED || size >= MOVED_FROM);
+    int is_moved = !is_large || they_move(from, size);
+    moves += (unsigned)is_large;
+    if (is_moved)
         return (void *)syscall(SYS_mremap, from, size, wanted, flags, to);
     CHECK(munmap(to, wanted) == 0, "munmap");
     refused_moves++;
@@ -112,6 +154,19 @@ static void grow_beside_others(void) {
     exercise_with_threads();
     if (refused_moves == 0)
         skip("nothing was to move: this system does not do it right, or addresses are limited");
+}
+
+CASE(a_system_that_moves_the_pages_of_one_mapping_at_a_time) {
+    pages_that_move = THOSE_OF_ONE_MAPPING_MOVE;
+    grow_beside_others();
+    /* Once it is known, none is asked for that would be refused, but where a block was never moved. */
+    CHECK(moves > 5 * refused_moves, "%u of %u moves were refused", refused_moves, moves);
+}
+
+CASE(pages_of_one_mapping_that_move_and_of_the_next_that_do_not) {
+    pages_that_move = NOT_EACH_MAPPING_MOVES;
+    grow_beside_others();
+    CHECK(refused_moves > 5, "only %u of %u moves were refused", refused_moves, moves);
 }
 
 CASE(a_system_that_unmaps_a_place_before_it_refuses_to_move_pages_there) {

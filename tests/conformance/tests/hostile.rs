@@ -11,6 +11,8 @@ cases!(
     [
         a_sandbox_without_madvise_mremap_and_membarrier,
         a_sandbox_that_knows_none_of_them,
+        a_system_that_moves_the_pages_of_one_mapping_at_a_time,
+        pages_of_one_mapping_that_move_and_of_the_next_that_do_not,
         a_system_that_unmaps_a_place_before_it_refuses_to_move_pages_there,
         a_place_that_another_takes_while_pages_were_to_move_there,
         no_more_mappings,

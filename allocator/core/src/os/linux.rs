@@ -269,9 +269,11 @@ unsafe fn advise(start: usize, len: usize, advice: libc::c_int) -> bool {
 /// As for [`super::unmix`].
 pub(crate) unsafe fn unmix(start: usize, len: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    let start = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+    let place = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
     // SAFETY: the caller's contract: the mapping that is replaced is ours.
-    keeping_errno(|| unsafe { libc::mmap(start, len, READ_WRITE, flags, -1, 0) == start })
+    keeping_errno(|| unsafe { libc::mmap(place, len, READ_WRITE, flags, -1, 0) == place })
+        // Older systems unmap what lies there before they find that they have no memory for what is to come.
+        || map_at(start, len).is_some()
 }
 
 #[inline(never)]

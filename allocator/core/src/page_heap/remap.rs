@@ -26,8 +26,9 @@ impl PageHeap {
         let moved = if ground.shared.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
             Moved::No
         } else {
+            let mixed = from.mappings.get() > 0;
             // SAFETY: the caller owns both runs, and needs the content of `from` only.
-            unsafe { os::remap(from.start.get(), to.start.get(), from.bytes()) }
+            unsafe { os::remap(from.start.get(), to.start.get(), from.bytes(), mixed) }
         };
         match moved {
             Moved::Yes => {}
@@ -40,7 +41,8 @@ impl PageHeap {
                 return false;
             }
         }
-        ground.set_mappings(to, to.mappings.get() + 1);
+        // Those that it had come along, and what it has grown by since is one more.
+        ground.set_mappings(to, (from.mappings.get() + 1).min(mappings_most(to)));
         self.large_blocks -= 1;
         // SAFETY: nobody needs it any more. Where the system refuses, it reads as zero all the same.
         unsafe { ground.unmix(from) };

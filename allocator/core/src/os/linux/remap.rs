@@ -2,13 +2,15 @@
 
 use core::ptr;
 
-use super::{READ_WRITE, address_limit, keeping_errno, map_at, mmap, unmap};
+use super::{READ_WRITE, address_limit, each_mapping, keeping_errno, map_at, mmap, unmap, unmix};
 use crate::os::Moved;
 use crate::sync::{self, AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
 const RIGHT: u8 = 1;
-const WRONG: u8 = 2;
+/// It moves the pages of one mapping at a time, as Linux does before 6.17.
+const SINGLE: u8 = 2;
+const WRONG: u8 = 3;
 
 /// What is known of the system.
 static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -19,9 +21,15 @@ const HALF: usize = 64 << 10;
 /// Since Linux 5.7.
 const MREMAP_DONTUNMAP: libc::c_int = 4;
 
+/// Mappings whose pages are moved one after the other, at most; how many bytes one has in the mean at least, and all together: to look for their ends takes some hundred
+/// microseconds, as copying a megabyte does.
+const PIECES_MAX: usize = 64;
+const PIECE_MEAN: usize = 512 << 10;
+const PIECES_FROM: usize = 4 << 20;
+
 /// # Safety
 /// As for [`crate::os::remap`].
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> Moved {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, mixed: bool) -> Moved {
     // Relaxed: a value that stands for itself; whoever does not see it finds out the same.
     let mut known = KNOWN.load(Ordering::Relaxed);
     if known == UNKNOWN {
@@ -30,20 +38,83 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize) -> Moved {
         KNOWN.store(known, Ordering::Relaxed);
     }
     // Where addresses are limited the system may refuse before it has unmapped anything, which cannot be told from what follows.
-    if known != RIGHT || address_limit().is_some() {
+    if known == WRONG || address_limit().is_some() {
         return Moved::No;
     }
-    // SAFETY: the caller's contract.
-    if unsafe { moved(from, to, len) } {
-        return Moved::Yes;
+    let in_pieces = len >= PIECES_FROM;
+    if known == RIGHT || !in_pieces && !mixed {
+        // SAFETY: the caller's contract.
+        if unsafe { moved(from, to, len) } {
+            return Moved::Yes;
+        }
+        if refused(to, len) == Moved::PlaceLost {
+            return Moved::PlaceLost;
+        }
+        // Relaxed: as above.
+        KNOWN.store(SINGLE, Ordering::Relaxed);
     }
-    // The system unmaps what lies there before it looks whether it can move the pages: before Linux 6.17 it cannot where they lie in several mappings, as they do
-    // where a part was marked for huge pages once, or came from elsewhere. So that place is free, unless another thread's mapping came there meanwhile.
+    // SAFETY: the caller's contract.
+    if in_pieces { unsafe { moved_in_pieces(from, to, len) } } else { Moved::No }
+}
+
+/// What is left where the system has refused to move pages there: it unmaps what lies there before it looks whether it can, and before Linux 6.17 it cannot where the pages lie in
+/// several mappings, as they do where a part was marked for huge pages once, or came from elsewhere. So that place is free, unless another thread's mapping came there meanwhile.
+fn refused(to: usize, len: usize) -> Moved {
     if map_at(to, len).is_some() {
         return Moved::No;
     }
-    // Relaxed: as above. Once is enough.
+    // Relaxed: as in `remap`. Once is enough.
     KNOWN.store(WRONG, Ordering::Relaxed);
+    Moved::PlaceLost
+}
+
+/// Moves pages one mapping after the other, if these are not many.
+///
+/// # Safety
+/// As for [`remap`].
+unsafe fn moved_in_pieces(from: usize, to: usize, len: usize) -> Moved {
+    let (mut ends, mut count, mut covered) = ([0; PIECES_MAX], 0, from);
+    each_mapping(&mut |mapping| {
+        // What is told of the process without a look at its mappings lies elsewhere.
+        if mapping.contains(&covered) && covered < from + len {
+            covered = mapping.end.min(from + len);
+            if let Some(end) = ends.get_mut(count) {
+                *end = covered;
+            }
+            count += 1;
+        }
+    });
+    if covered != from + len || count > PIECES_MAX.min(len / PIECE_MEAN) {
+        return Moved::No;
+    }
+    let mut start = from;
+    for &end in &ends[..count] {
+        let place = to + (start - from);
+        // SAFETY: a part of both.
+        if !unsafe { moved(start, place, end - start) } {
+            let left = refused(place, end - start);
+            // SAFETY: what was moved before is the caller's, in either place.
+            return unsafe { moved_back(from, to, start - from, left) };
+        }
+        start = end;
+    }
+    Moved::Yes
+}
+
+/// Copies the first `len` bytes back that were moved before the next were refused, and makes their place like any other again.
+///
+/// # Safety
+/// As for [`remap`].
+unsafe fn moved_back(from: usize, to: usize, len: usize, left: Moved) -> Moved {
+    let at = |address: usize| ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: both are mapped, do not overlap, and are the caller's.
+    unsafe { at(from).copy_from_nonoverlapping(at(to), len) };
+    // SAFETY: nobody needs what lies there.
+    if left == Moved::No && (len == 0 || unsafe { unmix(to, len) }) {
+        return Moved::No;
+    }
+    // SAFETY: as above; what is moved is mapped there, and nobody will use the place.
+    unsafe { unmap(to, len) };
     Moved::PlaceLost
 }
 

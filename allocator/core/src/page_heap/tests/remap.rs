@@ -55,6 +55,23 @@ fn pages_move_to_another_run_and_what_is_left_is_clean() {
 }
 
 #[test]
+fn what_moves_on_takes_its_mappings_along_and_one_for_what_it_grew_by() {
+    let world = World::new();
+    let mut run = moved(&world, 4 * MOVED);
+    for count in [1, 2, 3] {
+        assert_eq!((run.mappings.get(), mappings(&world)), (count, count as usize));
+        let to = large(&world, 4 * MOVED);
+        assert!(world.heap().remap(world.ground(), run, to));
+        run = to;
+    }
+    world.free(run);
+    let part = world.allocate(1, UNIT).expect("memory");
+    world.free(part);
+    world.heaps.purge_all(world.ground());
+    assert_eq!((sums(&world), mappings(&world)), ((0, 0, 0), 0));
+}
+
+#[test]
 fn where_pages_could_not_go_and_the_place_is_lost_nothing_ever_lies() {
     let world = World::new();
     let (from, to, wall) = (large(&world, 4), large(&world, 9), large(&world, 1));
