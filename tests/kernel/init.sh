@@ -1,0 +1,26 @@
+#!/bin/busybox sh
+# The first process of the virtual machine: runs each case of each program in /programs under the library, and switches the machine off.
+PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /tmp
+ifconfig lo 127.0.0.1 up
+echo madvise >/sys/kernel/mm/transparent_hugepage/enabled
+echo "Linux $(uname -r)"
+cd /programs || poweroff -f
+export CONFORMANCE_LIBRARY=/libample.so
+for program in *-c; do
+    for case in $("./$program" --list); do
+        LD_PRELOAD=/libample.so timeout -s KILL 300 "./$program" "$case" >/tmp/said 2>&1
+        code=$?
+        case $code in
+        0) echo "ok $program $case" ;;
+        77) echo "skipped $program $case: $(tail -n 1 /tmp/said)" ;;
+        *) echo "FAILED $program $case: exit code $code: $(tail -n 3 /tmp/said | tr '\n' ' ')" ;;
+        esac
+    done
+done
+echo "all done"
+poweroff -f
