@@ -23,7 +23,7 @@ for tool in qemu-system-x86_64 busybox cpio; do
     command -v "$tool" >/dev/null || { echo "run.sh: $tool is missing: run.sh --install" >&2; exit 2; }
 done
 programs=("$@")
-[ $# -gt 0 ] || programs=(failures fork glibc helper hostile limits lines purging sizes threads)
+[ $# -gt 0 ] || programs=(glibc helper hostile limits purging)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -49,8 +49,11 @@ for program in "${programs[@]}"; do
     cc "${flags[@]}" -o "$disk/programs/$program-c" "$root/tests/conformance/programs/$program.c" -ldl
 done
 cc "${flags[@]}" -shared -fPIC -o "$disk/programs/hostile_library-c.so" "$root/tests/conformance/programs/hostile_library.c"
-# What they need of the system, each in its own place.
-ldd "$disk"/libample.so "$disk"/programs/*-c | grep -o '/[^ :]*' | grep -v "^$disk" | sort -u | while read -r library; do
+# What they need of the system, each in its own place; the last is what a thread needs to end before its function does.
+{
+    ldd "$disk"/libample.so "$disk"/programs/*-c | grep -o '/[^ :]*' | grep -v "^$disk"
+    realpath "$(cc -print-file-name=libgcc_s.so.1)"
+} | sort -u | while read -r library; do
     mkdir -p "$disk$(dirname "$library")"
     cp -L "$library" "$disk$library"
 done
