@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first process of the virtual machine: runs each case of each program in /programs under the library, and switches the machine off.
+# The first process of the emulated machine: runs each case of each program in /programs under the library, and switches the machine off.
 PATH=/bin
 /bin/busybox --install -s /bin
 mount -t proc none /proc
@@ -12,7 +12,9 @@ echo "Linux $(uname -r)"
 cd /programs || poweroff -f
 export CONFORMANCE_LIBRARY=/libample.so
 for program in *-c; do
-    for case in $("./$program" --list); do
+    cases=$("./$program" --list 2>/tmp/said)
+    [ -n "$cases" ] || echo "FAILED $program: no cases: $(tail -n 3 /tmp/said | tr '\n' ' ')"
+    for case in $cases; do
         LD_PRELOAD=/libample.so timeout -s KILL 300 "./$program" "$case" >/tmp/said 2>&1
         code=$?
         case $code in

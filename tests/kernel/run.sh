@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs conformance programs on another kernel, in an emulated machine (KVM is not asked for: where it is itself virtual it may be there and not work): what a system call does where it fails differs from kernel to kernel.
+# Runs conformance programs on another kernel, in an emulated machine: what a system call does where it fails differs from kernel to kernel.
+# (Without KVM: on a machine that is itself virtual, that may be there and not work.)
 #
 # usage: run.sh [--install] [PROGRAM]…
 #   PROGRAM    conformance programs without their ending; default: those that meet the kernel most
@@ -59,7 +60,7 @@ cc "${flags[@]}" -shared -fPIC -o "$disk/programs/hostile_library-c.so" "$root/t
 done
 (cd "$disk" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/disk.gz"
 
-echo "a virtual machine with $(basename "$kernel"), at most $limit seconds"
+echo "an emulated machine with $(basename "$kernel"), at most $limit seconds"
 timeout "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 3000 -nographic -no-reboot \
     -kernel "$kernel" -initrd "$work/disk.gz" -append "console=ttyS0 quiet panic=-1" </dev/null 2>"$work/errors" |
     stdbuf -oL tr -d '\r' | grep --line-buffered -aoE '(Linux [0-9]|ok |skipped |FAILED |all done).*' | tee "$work/said" || true

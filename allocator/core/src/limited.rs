@@ -3,8 +3,9 @@
 use crate::global::PROCESS;
 use crate::os;
 
-/// Before all memory of the process is locked, what there is, of which no more than `most` bytes may be, or only what comes from then on (`None`). What is free stays locked as well:
-/// the program may not wait for a page. And gives up the addresses that are reserved for what may come, which would be locked, too.
+/// To be called before the process locks all of its memory. From then on free memory stays locked as well, for the program must not wait for a page.
+///
+/// `most`: how many bytes of what is mapped now may be locked; then the addresses that are reserved for what may come, which would be locked as well, are given up. `None`: only what is mapped later is locked.
 pub fn before_locking(most: Option<usize>) {
     os::keep_locked();
     let Some(most) = most else { return };

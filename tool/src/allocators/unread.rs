@@ -16,6 +16,7 @@ pub const OWN_VARIABLES: &[&str] =
 const READ_ELSEWHERE: &[&str] = &[
     "AMPLE_CONFORMANCE_",
     "AMPLE_STRESS_",
+    "AMPLE_KERNEL",
     "AMPLE_FLOOR_",
     "AMPLE_PLANTED_",
     "AMPLE_TRIAL_",

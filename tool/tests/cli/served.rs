@@ -79,15 +79,20 @@ fn a_static_program_has_its_malloc_inside() {
     );
 }
 
+/// A program for musl of this C code.
+fn musl_program(folder: &Path, name: &str, code: &str) {
+    let file = folder.join(name).with_extension("c");
+    fs::write(&file, code).expect("written");
+    assert!(made(Command::new("musl-gcc").current_dir(folder).args(["-o", name]).arg(&file)));
+}
+
 #[test]
 fn a_program_on_musl_runs_as_it_is() {
     if !there(&["musl-gcc"], "musl") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let code = folder.path().join("hello.c");
-    fs::write(&code, LOOKING).expect("written");
-    assert!(made(Command::new("musl-gcc").current_dir(&folder).args(["-o", "hello"]).arg(&code)));
+    musl_program(folder.path(), "hello", LOOKING);
     let (plain, (checked, code)) = run(folder.path(), &["./hello"], "alone");
     assert!(plain.starts_with("ample: good does not serve hello: it runs on musl"), "{plain}");
     assert!(code == 1 && checked.contains("good does not serve it: it runs on musl"), "{checked}");
@@ -99,9 +104,7 @@ fn a_process_on_musl_that_ends_for_the_sake_of_the_library_fails_the_comparison(
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let code = folder.path().join("waits.c");
-    fs::write(&code, "#include <unistd.h>\nint main(void) { return usleep(200000); }").expect("written");
-    assert!(made(Command::new("musl-gcc").current_dir(&folder).args(["-o", "waits"]).arg(&code)));
+    musl_program(folder.path(), "waits", "#include <unistd.h>\nint main(void) { return usleep(200000); }");
     // musl has no such function: its dynamic linker ends the program.
     let needs = "int gnu_get_libc_version(void); int needs(void) { return gnu_get_libc_version(); }";
     library(folder.path(), "needs", &format!("{SERVING}\n{needs}"), &[]);

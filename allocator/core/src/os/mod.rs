@@ -22,7 +22,7 @@
 //! | `touch(address)` | writes to the page there, of memory of `map`, what it holds |
 //! | `resident(start, len, most)` | how many bytes of memory of `map` are in memory; no longer exact beyond `most`; `None` where that is not known |
 //! | `window()` | all addresses that `map` can return lie in it |
-//! | `remap(from, to, len, mixed)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; else see [`Moved`]. `mixed`: some of them came by `remap` |
+//! | `remap(from, to, len, remapped)` | moves pages from one place of `map` to another, whose own are lost; `from` reads as zero from now on; else see [`Moved`]. `remapped`: some of them came by it |
 //! | `unmix(start, len)` | makes memory that `remap` filled like any other of `map` again: it reads as zero; `false` where refused: nothing happened |
 //! | `wait(word, expected)` | sleeps while `*word == expected`; may return early |
 //! | `wait_for(word, expected, ms)` | the same, for no longer than that |
@@ -146,9 +146,9 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
 
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, mixed: bool) -> Moved {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, remapped: bool) -> Moved {
     // SAFETY: the caller's contract.
-    if is_whole(from | to, len) { unsafe { system::remap(from, to, len, mixed) } } else { Moved::No }
+    if is_whole(from | to, len) { unsafe { system::remap(from, to, len, remapped) } } else { Moved::No }
 }
 
 /// # Safety

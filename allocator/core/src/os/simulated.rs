@@ -305,7 +305,7 @@ pub(crate) fn grant_huge_pages(granted: bool) {
 
 /// # Safety
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, _mixed: bool) -> super::Moved {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, _remapped: bool) -> super::Moved {
     if refused(Call::Remap) {
         return if LOSES_PLACES.get() { super::Moved::PlaceLost } else { super::Moved::No };
     }

@@ -26,9 +26,9 @@ impl PageHeap {
         let moved = if ground.shared.mappings.load(Ordering::Relaxed) >= MAPPINGS_MAX {
             Moved::No
         } else {
-            let mixed = from.mappings.get() > 0;
+            let remapped = from.mappings.get() > 0;
             // SAFETY: the caller owns both runs, and needs the content of `from` only.
-            unsafe { os::remap(from.start.get(), to.start.get(), from.bytes(), mixed) }
+            unsafe { os::remap(from.start.get(), to.start.get(), from.bytes(), remapped) }
         };
         match moved {
             Moved::Yes => {}
@@ -57,7 +57,7 @@ impl PageHeap {
         run.usage.set(Use::Aside);
         self.large_blocks -= 1;
         self.mapped -= run.units.get();
-        // Relaxed: as above.
+        // Relaxed: a sum that nothing else is read by.
         ground.shared.mapped.fetch_sub(run.units.get(), Ordering::Relaxed);
     }
 }

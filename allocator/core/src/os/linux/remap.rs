@@ -29,7 +29,7 @@ const PIECES_FROM: usize = 4 << 20;
 
 /// # Safety
 /// As for [`crate::os::remap`].
-pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, mixed: bool) -> Moved {
+pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, remapped: bool) -> Moved {
     // Relaxed: a value that stands for itself; whoever does not see it finds out the same.
     let mut known = KNOWN.load(Ordering::Relaxed);
     if known == UNKNOWN {
@@ -42,7 +42,7 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, mixed: bool) -> M
         return Moved::No;
     }
     let in_pieces = len >= PIECES_FROM;
-    if known == RIGHT || !in_pieces && !mixed {
+    if known == RIGHT || !in_pieces && !remapped {
         // SAFETY: the caller's contract.
         if unsafe { moved(from, to, len) } {
             return Moved::Yes;
