@@ -22,6 +22,8 @@ const LARGE_SHARE: usize = 4;
 const SHARE_FOR_LARGE: usize = 2;
 /// Units handed out for small blocks for which one more may be purged.
 const HANDED_PER_PURGED: usize = 8;
+/// Units up to which a page heap grows rather than that a thread waits for another one: 8 MiB.
+const WAITS_FROM: usize = (8 << 20) / UNIT;
 /// By which part the peak grows until threads are told again, and by how many units in any case: 256 KiB.
 const TOLD_SHARE: usize = 8;
 const TOLD_MIN: usize = (256 << 10) / UNIT;
@@ -73,6 +75,11 @@ impl PageHeap {
     /// Whether a run of `units` would make the heap larger than it ever was.
     pub(crate) fn would_grow(&self, units: usize) -> bool {
         self.dirty.find(units).is_none() && self.own().resident + units > self.growth.peak
+    }
+
+    /// Whether a run of `units` would make the page heap so much larger than it ever was that whoever asks waits for others' dirty runs rather.
+    pub(super) fn waits_rather_than_grow(&self, units: usize) -> bool {
+        self.own().resident + units > self.growth.peak.max(WAITS_FROM)
     }
 
     /// Tells the threads if the page heap is larger now than it ever was.

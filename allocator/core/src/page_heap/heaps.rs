@@ -1,6 +1,6 @@
 //! Several page heaps side by side, each with its own lock; no run is split or merged between two of them. All arenas begin at the
 //! first one; an arena that often finds the lock of its page heap taken moves on to the next. So a program whose threads rarely
-//! meet keeps its free memory in one place, and one whose threads do meet spreads over as many locks as it needs.
+//! meet keeps its free memory in one place, and one whose threads do meet spreads over as many locks as there are processors.
 //! A thread that has one large block at a time takes it from a page heap that it shares with few such threads.
 //! (glibc chooses arenas in this way; jemalloc has a page heap for each arena. Here page heaps also take dirty runs from each other.)
 
@@ -138,7 +138,7 @@ impl PageHeaps {
         if page_heap.get() == 0 {
             // Relaxed: each gets another number.
             let number = usize::from(self.apart.fetch_add(1, Ordering::Relaxed));
-            page_heap.set((number % used()) as u8 + 1);
+            page_heap.set((number % (2 * used()).min(PAGE_HEAPS)) as u8 + 1);
         }
         let index = usize::from(page_heap.get()) - 1;
         self.note_entered(index);
@@ -184,8 +184,8 @@ impl PageHeaps {
         self.heaps[index].lock()
     }
 
-    /// What `take` finds that is dirty: in the arena's page heap, or in another one that has `units` dirty ones and is not in use. Where there is
-    /// nothing, the arena's page heap and its index.
+    /// What `take` finds that is dirty: in the arena's page heap, or in another one that has `units` dirty ones, if that is not in use, or if the arena's would
+    /// grow by much otherwise. Where there is nothing, the arena's page heap and its index.
     pub(super) fn dirty(
         &self,
         ground: Ground,
@@ -197,15 +197,18 @@ impl PageHeaps {
         if let Some(span) = take(&mut own) {
             return Ok(span);
         }
-        let mut others = ground.shared.with_dirty(units).filter(|&other| other != index).peekable();
-        if others.peek().is_none() {
+        let others = || ground.shared.with_dirty(units).filter(|&other| other != index);
+        if others().next().is_none() {
             return Err((index, own));
         }
+        let waits = own.waits_rather_than_grow(units);
         // Nobody waits for one lock while he holds another.
         drop(own);
-        others
-            .filter_map(|other| self.heaps[other].try_lock())
-            .find_map(|mut heap| take(&mut heap))
+        let found =
+            others().filter_map(|other| self.heaps[other].try_lock()).find_map(|mut heap| take(&mut heap));
+        let mut in_use = others().filter(|_| waits).map(|other| self.heaps[other].lock());
+        found
+            .or_else(|| in_use.find_map(|mut heap| take(&mut heap)))
             .ok_or_else(|| (index, self.heaps[index].lock()))
     }
 
@@ -258,9 +261,10 @@ impl PageHeaps {
     }
 }
 
-/// How many page heaps are used: two for each processor, since an arena that meets another chooses without looking.
+/// How many page heaps arenas use: one for each processor. What is dirty in one is fresh memory to the others, mostly.
+/// (Threads that have one large block at a time use up to two for each: they choose without looking, and should not choose the same.)
 fn used() -> usize {
-    (2 * os::processors()).min(PAGE_HEAPS)
+    os::processors().min(PAGE_HEAPS)
 }
 
 /// A run of one large block.

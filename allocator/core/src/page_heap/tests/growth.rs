@@ -141,3 +141,41 @@ fn what_could_not_be_had_is_no_growth() {
     world.allocate(64, UNIT).expect("memory");
     assert_eq!(world.growths(), 2);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
+fn who_would_make_a_page_heap_grow_beyond_eight_megabytes_waits_for_what_is_dirty_in_another() {
+    let world = World::new();
+    let (one, other) = (Home::new(), Home::at(1));
+    let mib = |mib: usize| large((mib << 20) / UNIT, UNIT);
+    let allocate = |home: &Home, mib| world.heaps.allocate(world.ground(), home, mib).expect("memory");
+    let [dirty, wall] = [mib(2), mib(1)].map(|run| allocate(&one, run));
+    world.free(dirty);
+    // SAFETY: pointers in free runs are followed under their page heap's lock only.
+    struct Shared<'a>(&'a World);
+    // SAFETY: as above.
+    unsafe impl Sync for Shared<'_> {}
+    let shared = &Shared(&world);
+    let (other, mib) = (&other, &mib);
+    let (answer, answers) = std::sync::mpsc::channel();
+    let ask = || {
+        let answer = answer.clone();
+        move || {
+            let run = shared.0.heaps.allocate(shared.0.ground(), other, mib(1)).expect("memory");
+            answer.send((run.page_heap, run.start.get())).expect("somebody listens");
+        }
+    };
+    std::thread::scope(|scope| {
+        let in_use = world.heap();
+        scope.spawn(ask());
+        assert_eq!(answers.recv().expect("an answer").0, 1, "it grows before");
+        drop(in_use);
+        allocate(other, mib(8));
+        let in_use = world.heap();
+        scope.spawn(ask());
+        let early = answers.recv_timeout(std::time::Duration::from_millis(50));
+        assert!(early.is_err(), "it did not wait: {early:?}");
+        drop(in_use);
+        assert_eq!(answers.recv().expect("an answer"), (0, wall.start.get() - (2 << 20)));
+    });
+}
