@@ -7,7 +7,7 @@ use crate::report::behind::Beaten;
 use crate::report::comparison::Comparison;
 use crate::report::summary::{Cell, Figures, Overall, Row, Summary};
 use crate::report::units;
-use crate::stats::{EQUIVALENT_AT_MOST, Estimate, MIN_BLOCKS, Verdict};
+use crate::stats::{EQUIVALENT_AT_MOST, Estimate, MARGIN, MIN_BLOCKS, Verdict};
 use crate::trial::AS_IS;
 
 /// One allocator beside glibc, with both ratios to it.
@@ -110,20 +110,17 @@ fn provisional(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
 
 fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     let all = candidates(summary);
-    let fastest = all
-        .iter()
-        .filter(|candidate| candidate.speed.1 == Verdict::Faster)
-        .max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
+    let best = best(&all);
     let leanest = all
         .iter()
         .filter(|candidate| candidate.memory.1 == Verdict::Smaller && candidate.speed.1 != Verdict::Slower)
         .min_by(|a, b| a.memory.0.value.total_cmp(&b.memory.0.value));
     let both = |candidate: &Candidate<'_>| both(candidate, speed);
-    let mut text = match (fastest, leanest) {
-        (Some(fastest), leanest) => {
-            let mut text = format!("{}: {}.", advice(fastest, own), both(fastest));
-            text.push_str(&as_fast(&all, fastest, own));
-            let leaner = leanest.filter(|leanest| leanest.memory.0.high < fastest.memory.0.low);
+    let mut text = match (best, leanest) {
+        (Some(best), leanest) => {
+            let mut text = format!("{}: {}.", advice(best, own), both(best));
+            text.push_str(&as_fast(&all, best, own));
+            let leaner = leanest.filter(|leanest| leanest.memory.0.high < best.memory.0.low);
             if let Some(leanest) = leaner {
                 text.push_str(&format!(
                     " With less memory: {}: {}.",
@@ -148,14 +145,28 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     text
 }
 
-/// Those that are faster than glibc, too, and which the fastest is not faster than beyond the noise: what its lead is worth. Empty where
-/// there are none.
-fn as_fast(all: &[Candidate<'_>], fastest: &Candidate<'_>, own: Option<&Path>) -> String {
-    let others = all
-        .iter()
-        .filter(|other| other.name != fastest.name && other.speed.1 == Verdict::Faster && !other.beaten);
+/// The fastest, if it is faster than glibc; but of those that it is not faster than beyond the noise, the fastest of the leanest: what can be told comes before
+/// what cannot.
+fn best<'a, 'b>(all: &'a [Candidate<'b>]) -> Option<&'a Candidate<'b>> {
+    let fastest_of = |some: Vec<&'a Candidate<'b>>| {
+        some.into_iter().max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value))
+    };
+    let fastest = fastest_of(all.iter().filter(|one| one.speed.1 == Verdict::Faster).collect())?;
+    let equals = || unbeaten(all).chain([fastest]).filter(|one| one.noise[1].is_none());
+    let least = equals().map(|one| one.memory.0.value).min_by(f64::total_cmp);
+    let lean = |one: &&Candidate<'_>| least.is_some_and(|least| one.memory.0.value <= least * (1.0 + MARGIN));
+    Some(fastest_of(equals().filter(lean).collect()).unwrap_or(fastest))
+}
+
+/// Those that are faster than glibc, and that nothing is faster than beyond the noise.
+fn unbeaten<'a, 'b>(all: &'a [Candidate<'b>]) -> impl Iterator<Item = &'a Candidate<'b>> {
+    all.iter().filter(|one| one.speed.1 == Verdict::Faster && !one.beaten)
+}
+
+/// Those that are not to be told from the best in speed: what its lead is worth. Empty where there are none.
+fn as_fast(all: &[Candidate<'_>], best: &Candidate<'_>, own: Option<&Path>) -> String {
     let told = |other: &Candidate<'_>| format!("{} ({})", called(other.name, own), of_memory(other));
-    let others: Vec<String> = others.map(told).collect();
+    let others: Vec<String> = unbeaten(all).filter(|other| other.name != best.name).map(told).collect();
     if others.is_empty() {
         return String::new();
     }
@@ -376,13 +387,22 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fastest_cannot_be_told_from_is_named_beside_it() {
-        let told = told(10, &[("a", 0.8, 1.2), ("b", 0.805, 1.0), ("c", 0.9, 1.0)]);
+    fn of_those_that_are_not_to_be_told_apart_in_speed_the_leanest_is_named() {
+        let lean = told(10, &[("a", 0.8, 1.2), ("b", 0.805, 1.0), ("c", 0.9, 1.0)]);
         assert_eq!(
-            told,
-            "Use a: 25 % faster [25–25], 20 % more memory [20–20] than glibc. Not to be told from it in speed: b (no more and no \
-             less memory)."
+            lean,
+            "Use b: 24 % faster [24–24], no more and no less memory than glibc. Not to be told from it in speed: a (20 % more \
+             memory [20–20])."
         );
+        // What hardly differs in memory is judged by its speed.
+        let fast = told(10, &[("a", 0.8, 1.21), ("b", 0.805, 1.2)]);
+        assert!(
+            fast.starts_with("Use a: ") && fast.ends_with("speed: b (20 % more memory [20–20])."),
+            "{fast}"
+        );
+        // Who is slower beyond the noise is none of them, however lean.
+        let faster = told(10, &[("a", 0.8, 1.2), ("b", 0.85, 0.5)]);
+        assert!(faster.starts_with("Use a: ") && faster.contains(" With less memory: b: "), "{faster}");
     }
 
     #[test]
