@@ -60,9 +60,12 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     }
 
     let plan = plan(&subject, &prospect.file, arguments.seed);
-    let stopping = arguments
-        .runs
-        .map_or_else(|| Stopping::budget(arguments.budget, None), |runs| Stopping::blocks(runs as usize));
+    let stopping = match (arguments.runs, &obstacle) {
+        (Some(runs), _) => Stopping::blocks(runs as usize),
+        // Once, for its figures: there is nothing that more of them could tell.
+        (None, Some(_)) => Stopping::blocks(1),
+        (None, None) => Stopping::budget(arguments.budget, None),
+    };
     let machine = Machine::read();
     let mut folder = Folder::create(arguments.out.as_deref(), &timestamp(), &machine.host)?;
     executor.prepare(&chosen, folder.path());
