@@ -1,6 +1,7 @@
 //! What happens before the heap becomes larger than it ever was, since a program's memory is judged by its peak, and paid for by it.
 //!
-//! Threads are told, so that the heap does not grow by what they keep for later. And dirty runs, which were too short for what is asked for now, go back
+//! Threads are told, so that the heap does not grow by what they keep for later. Who would make one page heap grow waits for what is dirty in others
+//! ([`PageHeaps::dirty`](super::heaps::PageHeaps::dirty)), unless it is small. And dirty runs, which were too short for what is asked for now, go back
 //! to the system, the oldest first. That costs page faults when their addresses are used again, so it is bounded: by an eighth of the peak, which cost
 //! as many page faults itself, and by 8 MiB, which is 2048 page faults for each page heap (a program has one unless its threads meet). For a block that is a
 //! quarter of the heap itself, as in a program that works on one image after the other, up to half of the peak may go: what such blocks leave behind is

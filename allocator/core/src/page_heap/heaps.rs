@@ -138,7 +138,7 @@ impl PageHeaps {
         if page_heap.get() == 0 {
             // Relaxed: each gets another number.
             let number = usize::from(self.apart.fetch_add(1, Ordering::Relaxed));
-            page_heap.set((number % (2 * used()).min(PAGE_HEAPS)) as u8 + 1);
+            page_heap.set((number % apart()) as u8 + 1);
         }
         let index = usize::from(page_heap.get()) - 1;
         self.note_entered(index);
@@ -261,10 +261,14 @@ impl PageHeaps {
     }
 }
 
-/// How many page heaps arenas use: one for each processor. What is dirty in one is fresh memory to the others, mostly.
-/// (Threads that have one large block at a time use up to two for each: they choose without looking, and should not choose the same.)
+/// How many page heaps arenas go round: one for each processor. What is dirty in one is of no use to most arenas at the others.
 fn used() -> usize {
     os::processors().min(PAGE_HEAPS)
+}
+
+/// How many those threads do that have one large block at a time: two for each, since they choose without looking, and should not choose the same.
+fn apart() -> usize {
+    (2 * os::processors()).min(PAGE_HEAPS)
 }
 
 /// A run of one large block.

@@ -79,6 +79,12 @@ impl World {
     }
 }
 
+/// A world for several threads.
+struct Threads<'a>(&'a World);
+
+// SAFETY: pointers in free runs are followed under their page heap's lock only.
+unsafe impl Sync for Threads<'_> {}
+
 #[test]
 fn bins_grow_with_the_length() {
     let mut last = 0;
@@ -297,11 +303,7 @@ fn while_nobody_tends_the_heap_no_more_stays_dirty_than_is_in_use() {
 #[test]
 fn an_arena_that_often_finds_its_page_heap_taken_moves_on() {
     let world = World::new();
-    // SAFETY: pointers in free runs are followed under their page heap's lock only.
-    struct Other<'a>(&'a World);
-    // SAFETY: as above.
-    unsafe impl Sync for Other<'_> {}
-    let other = &Other(&world);
+    let other = &Threads(&world);
     let (ask, asked) = std::sync::mpsc::channel();
     let (answer, answers) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

@@ -23,6 +23,13 @@ struct Candidate<'a> {
     noise: [Option<f64>; 2],
 }
 
+impl Candidate<'_> {
+    /// Whether it is faster than glibc, and nothing is faster than it beyond the noise.
+    fn is_in_front(&self) -> bool {
+        self.speed.1 == Verdict::Faster && !self.beaten
+    }
+}
+
 /// The verdict on the whole run.
 pub fn sentence(summary: &Summary, speed: &Speed, lines: &[Line], own: Option<&Path>) -> String {
     let early = if summary.interrupted { " (Ended early by the user.)" } else { "" };
@@ -96,8 +103,7 @@ fn provisional(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
     let leads = |candidate: &&Candidate<'_>| {
         candidate.speed.0.low > 1.0 && candidate.speed.0.value > 1.0 + candidate.margin
     };
-    let best = all.iter().filter(leads).max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value));
-    match best {
+    match fastest(all.iter().filter(leads)) {
         Some(best) => format!(
             "Ahead so far is {}: {}, {} than glibc ({end}).",
             called(best.name, own),
@@ -120,7 +126,9 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
         (Some(best), leanest) => {
             let mut text = format!("{}: {}.", advice(best, own), both(best));
             text.push_str(&as_fast(&all, best, own));
-            let leaner = leanest.filter(|leanest| leanest.memory.0.high < best.memory.0.low);
+            // Those in front were named with their memory.
+            let leaner =
+                leanest.filter(|leanest| leanest.memory.0.high < best.memory.0.low && !leanest.is_in_front());
             if let Some(leanest) = leaner {
                 text.push_str(&format!(
                     " With less memory: {}: {}.",
@@ -147,26 +155,23 @@ fn decided(summary: &Summary, speed: &Speed, own: Option<&Path>) -> String {
 
 /// The fastest, if it is faster than glibc; but of those that it is not faster than beyond the noise, the fastest of the leanest: what can be told comes before
 /// what cannot.
-fn best<'a, 'b>(all: &'a [Candidate<'b>]) -> Option<&'a Candidate<'b>> {
-    let fastest_of = |some: Vec<&'a Candidate<'b>>| {
-        some.into_iter().max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value))
-    };
-    let fastest = fastest_of(all.iter().filter(|one| one.speed.1 == Verdict::Faster).collect())?;
-    let equals = || unbeaten(all).chain([fastest]).filter(|one| one.noise[1].is_none());
-    let least = equals().map(|one| one.memory.0.value).min_by(f64::total_cmp);
-    let lean = |one: &&Candidate<'_>| least.is_some_and(|least| one.memory.0.value <= least * (1.0 + MARGIN));
-    Some(fastest_of(equals().filter(lean).collect()).unwrap_or(fastest))
+fn best<'a>(all: &'a [Candidate<'a>]) -> Option<&'a Candidate<'a>> {
+    let first = fastest(all.iter().filter(|one| one.speed.1 == Verdict::Faster))?;
+    let equals = || all.iter().filter(|one| one.is_in_front() && one.noise[1].is_none());
+    let least = equals().map(|one| one.memory.0.value).fold(f64::INFINITY, f64::min);
+    let lean = equals().filter(|one| one.memory.0.value <= least * (1.0 + MARGIN));
+    Some(fastest(lean).unwrap_or(first))
 }
 
-/// Those that are faster than glibc, and that nothing is faster than beyond the noise.
-fn unbeaten<'a, 'b>(all: &'a [Candidate<'b>]) -> impl Iterator<Item = &'a Candidate<'b>> {
-    all.iter().filter(|one| one.speed.1 == Verdict::Faster && !one.beaten)
+fn fastest<'a>(some: impl Iterator<Item = &'a Candidate<'a>>) -> Option<&'a Candidate<'a>> {
+    some.max_by(|a, b| a.speed.0.value.total_cmp(&b.speed.0.value))
 }
 
 /// Those that are not to be told from the best in speed: what its lead is worth. Empty where there are none.
 fn as_fast(all: &[Candidate<'_>], best: &Candidate<'_>, own: Option<&Path>) -> String {
     let told = |other: &Candidate<'_>| format!("{} ({})", called(other.name, own), of_memory(other));
-    let others: Vec<String> = unbeaten(all).filter(|other| other.name != best.name).map(told).collect();
+    let others = all.iter().filter(|other| other.name != best.name && other.is_in_front());
+    let others: Vec<String> = others.map(told).collect();
     if others.is_empty() {
         return String::new();
     }
@@ -399,6 +404,12 @@ mod tests {
         assert!(
             fast.starts_with("Use a: ") && fast.ends_with("speed: b (20 % more memory [20–20])."),
             "{fast}"
+        );
+        // It is named once.
+        let both = told(10, &[("a", 0.8, 0.71), ("b", 0.805, 0.7)]);
+        assert!(
+            both.starts_with("Use a: ") && both.ends_with("speed: b (30 % less memory [30–30])."),
+            "{both}"
         );
         // Who is slower beyond the noise is none of them, however lean.
         let faster = told(10, &[("a", 0.8, 1.2), ("b", 0.85, 0.5)]);

@@ -148,20 +148,17 @@ fn who_would_make_a_page_heap_grow_beyond_eight_megabytes_waits_for_what_is_dirt
     let world = World::new();
     let (one, other) = (Home::new(), Home::at(1));
     let mib = |mib: usize| large((mib << 20) / UNIT, UNIT);
-    let allocate = |home: &Home, mib| world.heaps.allocate(world.ground(), home, mib).expect("memory");
+    let allocate = |home: &Home, run| world.heaps.allocate(world.ground(), home, run).expect("memory");
     let [dirty, wall] = [mib(2), mib(1)].map(|run| allocate(&one, run));
     world.free(dirty);
-    // SAFETY: pointers in free runs are followed under their page heap's lock only.
-    struct Shared<'a>(&'a World);
-    // SAFETY: as above.
-    unsafe impl Sync for Shared<'_> {}
-    let shared = &Shared(&world);
+    let threads = &Threads(&world);
     let (other, mib) = (&other, &mib);
     let (answer, answers) = std::sync::mpsc::channel();
     let ask = || {
         let answer = answer.clone();
         move || {
-            let run = shared.0.heaps.allocate(shared.0.ground(), other, mib(1)).expect("memory");
+            let world = threads.0;
+            let run = world.heaps.allocate(world.ground(), other, mib(1)).expect("memory");
             answer.send((run.page_heap, run.start.get())).expect("somebody listens");
         }
     };
