@@ -2,19 +2,8 @@
 #ifndef SHORTAGE_H
 #define SHORTAGE_H
 
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-
-/* The machine does not allow this case. */
-static inline void skip(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vprintf(format, arguments);
-    va_end(arguments);
-    fflush(stdout);
-    _exit(77);
-}
 
 /* Blocks of all sizes, grown and shrunk, each with its content. */
 static inline void *exercise(void *most) {

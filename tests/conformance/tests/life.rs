@@ -94,6 +94,7 @@ cases!(
         blocks_that_nobody_touches_are_not_in_memory,
         free_memory_comes_back_by_itself,
         free_memory_comes_back_where_only_one_thread_allocates,
-        pages_between_live_blocks_come_back_by_themselves
+        pages_between_live_blocks_come_back_by_themselves,
+        pages_between_live_blocks_come_back_together_although_some_were_locked
     ]
 );

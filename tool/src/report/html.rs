@@ -331,7 +331,7 @@ mod tests {
         let allocators = vec![Allocator::fake("ample"), Allocator::fake("glibc"), floor];
         let (folder, page) = page_of(&[], allocators, "larson", "");
         assert!(page.contains("</span>&#8288;floor (limit)</th>"), "rows");
-        assert!(page.contains(r#"<td class="left">limit, in no mean</td>"#), "means");
+        assert!(page.contains(r#"<td class="left rows">limit, in no mean</td>"#), "means");
         assert!(page.contains("&#8288;glibc</th><td>0 of 2</td>"), "{page}");
         assert!(!page.contains("&#8288;floor</th><td>0 of 2</td>"), "nobody is set beside a limit");
         assert!(page.contains("operations per second; dashed: a limit"), "titles");

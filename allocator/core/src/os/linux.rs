@@ -95,28 +95,26 @@ pub(crate) fn keep_locked() {
 /// As for [`super::purge`].
 pub(crate) unsafe fn purge(start: usize, len: usize) -> bool {
     // SAFETY: the caller's contract.
-    unsafe {
-        advise(start, len, libc::MADV_DONTNEED)
-            || unlock(start, len) && advise(start, len, libc::MADV_DONTNEED)
+    let give_back = || unsafe { advise(start, len, libc::MADV_DONTNEED) };
+    match give_back() {
+        Ok(()) => true,
+        // SAFETY: the caller's contract.
+        Err(libc::EINVAL) if unsafe { unlock(start, len) } => give_back().is_ok(),
+        Err(_) => false,
     }
 }
 
-/// Ends the locks of single blocks that the program has locked and freed: the system takes nothing back where a page is locked, however much lies beside it. `false`: it refused
-/// for another reason, or all memory is to stay.
+/// Ends the locks of single blocks that the program has locked and freed: the system takes nothing back where a page is locked (`EINVAL`), however much lies beside it.
+/// `false`: all memory is to stay.
 ///
 /// # Safety
 /// As for [`super::purge`].
 #[cold]
 unsafe fn unlock(start: usize, len: usize) -> bool {
-    let start = ptr::with_exposed_provenance_mut(start);
     // Relaxed: as in `keep_locked`.
     ALL_LOCKED.load(Ordering::Relaxed) == 0
-        // SAFETY: the caller's contract. What the system has just refused it refuses again, and says why.
-        && keeping_errno(|| unsafe {
-            libc::madvise(start, len, libc::MADV_DONTNEED) != 0
-                && *libc::__errno_location() == libc::EINVAL
-                && libc::munlock(start, len) == 0
-        })
+        // SAFETY: the caller's contract; the call changes no content.
+        && keeping_errno(|| unsafe { libc::munlock(ptr::with_exposed_provenance(start), len) == 0 })
 }
 
 /// # Safety
@@ -135,12 +133,15 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
     // SAFETY: the caller's contract; a part is laid out as an `iovec`.
     let done = keeping_errno(|| unsafe {
         let advice = libc::MADV_DONTNEED;
-        libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, parts.as_ptr(), parts.len(), advice, 0)
+        let done =
+            libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, parts.as_ptr(), parts.len(), advice, 0);
+        // Refused for a locked page, the call is worth another try with other parts; what a system lacks it refuses otherwise.
+        if done < 0 && *libc::__errno_location() != libc::EINVAL {
+            // Relaxed: as above.
+            REFUSED.store(1, Ordering::Relaxed);
+        }
+        done
     });
-    if done < 0 {
-        // Relaxed: as above.
-        REFUSED.store(1, Ordering::Relaxed);
-    }
     usize::try_from(done) == Ok(bytes)
 }
 
@@ -210,7 +211,7 @@ pub(crate) unsafe fn collapse(start: usize, len: usize, marked: bool) -> bool {
     // SAFETY: the caller's contract; nobody uses the memory.
     unsafe { touch(start) };
     // SAFETY: the caller's contract; the call changes no content.
-    marked && super::is_resident(start + len / 2) || unsafe { advise(start, len, MADV_COLLAPSE) }
+    marked && super::is_resident(start + len / 2) || unsafe { advise(start, len, MADV_COLLAPSE).is_ok() }
 }
 
 /// # Safety
@@ -254,15 +255,22 @@ pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
 /// `[start, start + len)` was returned by [`map`].
 pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
     // SAFETY: the caller's contract; the call changes no content.
-    unsafe { advise(start, len, if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE }) }
+    unsafe { advise(start, len, if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE }).is_ok() }
 }
 
+/// Fails with the system's `errno`.
+///
 /// # Safety
 /// `[start, start + len)` was returned by [`map`], and may be given back if that is the advice.
 #[inline(never)]
-unsafe fn advise(start: usize, len: usize, advice: libc::c_int) -> bool {
-    // SAFETY: the caller's contract.
-    keeping_errno(|| unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) == 0 })
+unsafe fn advise(start: usize, len: usize, advice: libc::c_int) -> Result<(), libc::c_int> {
+    // SAFETY: the caller's contract; glibc gives every thread an errno.
+    keeping_errno(|| unsafe {
+        match libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) {
+            0 => Ok(()),
+            _ => Err(*libc::__errno_location()),
+        }
+    })
 }
 
 /// # Safety
