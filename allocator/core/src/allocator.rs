@@ -186,7 +186,7 @@ impl Allocator {
         let class = units::class_in(entry);
         if class != MIXED && heap.arena().is_some() && self.options.is_on(Name::Cache) {
             self.look_at_clock(heap);
-            let starts = heap.may_start(class) && self.budget.is_crowd() && self.starts(heap, class);
+            let starts = heap.may_start(class) && self.gives_back_first(heap, class);
             let taken = !starts
                 && if heap.own_place(entry).is_some() {
                     self.make_room(heap, class) && heap.place(class).push(block)

@@ -2,6 +2,7 @@
 
 use crate::large_cache;
 use crate::os;
+use crate::size_class::BULKY_CLASSES;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::units::UNIT;
 
@@ -24,6 +25,11 @@ const MAGAZINES_PART: usize = 16;
 const MAGAZINES_MIN: usize = 128 << 10;
 /// Beyond this many heaps for each processor, threads are a crowd, and all heaps together keep less: what a thread that waits keeps is of no use to those that run.
 const CROWD: usize = 4;
+/// Beyond this many, some threads wait for one, and a heap keeps blocks only of those bulky classes that its thread uses steadily, where that may be a sixteenth of the program's spans of small blocks: by two magazines
+/// of 32 KiB in each heap and class. (With fewer heaps it may be one thread that waits for the others' end.)
+const QUEUE: usize = 2;
+const BULKY_KEPT: usize = BULKY_CLASSES * (64 << 10) / UNIT;
+const BULKY_PART: usize = 16;
 /// A heap keeps one empty magazine for every [`BYTES_PER_SPARE`] bytes that its private depot may hold, and at most [`SPARES_MAX`]: they circulate between threads that fill them and threads
 /// that empty them, and are memory themselves.
 const BYTES_PER_SPARE: usize = 32 << 10;
@@ -39,6 +45,8 @@ const MORE_SUM: usize = (16 << 20) / UNIT;
 pub(crate) struct Budget {
     /// Not 0: heaps are more than [`CROWD`] for each processor.
     crowd: AtomicU32,
+    /// Units of spans of small blocks up to which heaps keep blocks only of the bulky classes that their threads use steadily.
+    paced: AtomicUsize,
     /// Bytes of a private depot.
     depot: AtomicUsize,
     /// Empty magazines.
@@ -86,6 +94,7 @@ impl Budget {
     pub(crate) const fn new() -> Self {
         Self {
             crowd: AtomicU32::new(0),
+            paced: AtomicUsize::new(0),
             depot: AtomicUsize::new(DEPOT_MAX),
             spares: AtomicU32::new(spares(DEPOT_MAX)),
             strange: Share::new(UNIT / STRANGE_PART, DEPOT_MAX),
@@ -113,7 +122,9 @@ impl Budget {
         let depot = (DEPOT_SUM / heaps).clamp(DEPOT_MIN, DEPOT_MAX);
         // Relaxed: see the type.
         self.spares.store(spares(depot), Ordering::Relaxed);
+        let paced = if heaps > QUEUE * processors { heaps * BULKY_KEPT * BULKY_PART } else { 0 };
         let shares = [
+            (&self.paced, paced),
             (&self.depot, depot),
             (&self.large, (LARGE_SUM * processors / heaps).clamp(LARGE_MIN, large_cache::LARGEST)),
             (&self.large_more, (MORE_SUM * processors / heaps).min(MORE_MAX)),
@@ -129,6 +140,12 @@ impl Budget {
     pub(crate) fn is_crowd(&self) -> bool {
         // Relaxed: see the type.
         self.crowd.load(Ordering::Relaxed) != 0
+    }
+
+    /// Units of spans of small blocks up to which heaps keep blocks only of those bulky classes that their threads use steadily; 0 where no thread waits.
+    pub(crate) fn paced(&self) -> usize {
+        // Relaxed: see the type.
+        self.paced.load(Ordering::Relaxed)
     }
 
     /// Bytes that one heap's private depot may hold.
@@ -225,6 +242,15 @@ mod tests {
             assert!(together <= 64 << 20 && together > 60 << 20, "{beyond} more: {together}");
         }
         assert_eq!(of(FEW + 1).magazines(1), MAGAZINES_MIN);
+    }
+
+    #[test]
+    fn heaps_mind_the_pace_where_some_threads_wait_in_a_program_that_is_not_much_larger() {
+        let all_run = QUEUE * os::processors();
+        assert_eq!(of(all_run).paced(), 0);
+        for heaps in [all_run + 1, 100] {
+            assert_eq!(of(heaps).paced(), heaps * (11 << 20) / UNIT);
+        }
     }
 
     #[test]

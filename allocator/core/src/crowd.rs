@@ -6,16 +6,33 @@ use core::ptr::{self, NonNull};
 use crate::allocator::Allocator;
 use crate::arena::Arena;
 use crate::heap::Heap;
-use crate::size_class::Class;
+use crate::size_class::{Class, FIRST_BULKY};
 use crate::starter;
 
 /// Blocks of a class that it uses rarely that a thread of a crowd asks for at once.
 pub(crate) const WANTED_RARELY: u8 = 2;
 
 impl Allocator {
-    /// One of the first blocks of `class`, without a magazine: from the arena's starter, or, in a crowd, from the spans; null: no memory. `None`: the class is in steady use.
+    /// Whether a heap does without magazines of `class`, a bulky one: some threads wait for a processor, and its thread does not use the class steadily. (Not in a large program, of which such magazines are a small part.) Counts a slow path; if so, the
+    /// heap has no magazine of the class from now on.
+    fn does_without(&self, heap: &Heap, class: Class) -> bool {
+        let paced = self.budget.paced();
+        // All threads look at how large the program is, and change it: not each time.
+        if paced == 0 || heap.pace(class).count(|| self.shared.small() >= paced) {
+            return false;
+        }
+        if !heap.bins[class].loaded.get().is_null() {
+            self.flush_class(heap, class);
+        }
+        true
+    }
+
+    /// A block of `class` without a magazine: one of the first, from the arena's starter or, in a crowd, from the spans; or a bulky one of which the heap [keeps none](Self::does_without); null: no memory. `None`: the class is in steady use.
     #[inline(never)]
     pub(crate) fn start(&self, heap: &Heap, arena: &Arena, source: &Arena, class: Class) -> Option<*mut u8> {
+        if class >= FIRST_BULKY {
+            return self.does_without(heap, class).then(|| source.take_one(self.below(), class));
+        }
         if self.starts(heap, class) {
             if self.budget.is_crowd() {
                 return Some(source.take_one(self.below(), class));
@@ -29,9 +46,18 @@ impl Allocator {
         None
     }
 
-    /// Whether the next block of `class`, which a heap gets or, in a crowd, gives back, is one of the first; counts it.
+    /// Whether a heap gives a block of `class` back without a magazine, as [`Allocator::start`] gets one.
     #[inline(never)]
-    pub(crate) fn starts(&self, heap: &Heap, class: Class) -> bool {
+    pub(crate) fn gives_back_first(&self, heap: &Heap, class: Class) -> bool {
+        if class >= FIRST_BULKY {
+            self.does_without(heap, class)
+        } else {
+            self.budget.is_crowd() && self.starts(heap, class)
+        }
+    }
+
+    /// Whether the next block of `class`, which a heap gets or, in a crowd, gives back, is one of the first; counts it.
+    fn starts(&self, heap: &Heap, class: Class) -> bool {
         let started = &heap.bins[class].started;
         let before = started.get();
         let starts = before < starter::allowance(class, self.budget.is_crowd());

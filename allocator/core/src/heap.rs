@@ -24,7 +24,11 @@ use crate::claim::Claim;
 use crate::growing::Growing;
 use crate::large_cache::LargeCache;
 use crate::magazine::{Empties, Magazine, Slot, Stack};
-use crate::size_class::{self, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, NEAR, NEAR_FILLING, Near};
+use crate::pace::Pace;
+use crate::size_class::{
+    self, BULKY_CLASSES, CLASS_BITS, CLASS_SLOTS, CLASSES, Class, FIRST_BULKY, FIRST_LONG, LONG_CLASSES,
+    NEAR, NEAR_FILLING, Near,
+};
 use crate::sync::{AtomicU32, Ordering};
 use crate::units::{self, CLASS_SHIFT, Entry};
 
@@ -73,8 +77,10 @@ pub struct Heap {
     pub(crate) large: LargeCache,
     pub(crate) growing: Growing,
     pub(crate) bins: [Bin; CLASSES + 1],
-    /// For each class the last of the slow paths that was for it; up to date where threads are a crowd.
-    used: [Cell<u16>; CLASS_SLOTS],
+    /// For each long class the last of the slow paths that was for it; up to date where threads are a crowd.
+    used: [Cell<u16>; LONG_CLASSES],
+    /// For each bulky class how often it is used; up to date where some threads wait.
+    paces: [Pace; BULKY_CLASSES],
 }
 
 /// A heap's magazines of one class, beside the loaded one's stack pointers.
@@ -96,7 +102,7 @@ pub(crate) struct Bin {
     pub(crate) missed: Cell<u16>,
     /// Blocks to ask the arena for next time, and that a magazine may hold if that is more than the least; grows with use, shrinks with time.
     wanted: Cell<u8>,
-    /// Blocks that came, or went back, one by one before the class is in steady use; `u8::MAX`: it is.
+    /// Blocks that came, or went back, one by one before the class is in steady use; `u8::MAX`: it is. (Of bulky classes the [`Pace`] tells.)
     pub(crate) started: Cell<u8>,
 }
 
@@ -225,7 +231,8 @@ impl Heap {
                     started: Cell::new(0),
                 }
             }; CLASSES + 1],
-            used: [const { Cell::new(0) }; CLASS_SLOTS],
+            used: [const { Cell::new(0) }; LONG_CLASSES],
+            paces: [const { Pace::new() }; BULKY_CLASSES],
         }
     }
 
@@ -275,7 +282,12 @@ impl Heap {
     #[inline(never)]
     pub(crate) fn uses_rarely(&self, class: Class) -> bool {
         let now = self.events() as u16;
-        now.wrapping_sub(self.used[class].replace(now)) > RARELY && size_class::is_pooled(class)
+        size_class::is_pooled(class) && now.wrapping_sub(self.used[class - FIRST_LONG].replace(now)) > RARELY
+    }
+
+    /// How often its thread uses `class`, a bulky one.
+    pub(crate) fn pace(&self, class: Class) -> &Pace {
+        &self.paces[class - FIRST_BULKY]
     }
 
     /// Gives an inert heap its arena.
@@ -410,7 +422,7 @@ impl Heap {
         unsafe { magazine.as_ref() }.slot(left).get()
     }
 
-    /// Whether this heap has had only a few blocks of `class` so far.
+    /// Whether this heap has had only a few blocks of `class` so far, or the class is bulky.
     #[inline(always)]
     pub(crate) fn may_start(&self, class: Class) -> bool {
         self.bins[class].started.get() < u8::MAX
@@ -418,7 +430,10 @@ impl Heap {
 
     /// From now on the blocks of `class` come from spans of their own, in which they are aligned as their size is.
     pub(crate) fn leave_starter(&self, class: Class) {
-        self.bins[class].started.set(u8::MAX);
+        // No starter has bulky ones.
+        if class < FIRST_BULKY {
+            self.bins[class].started.set(u8::MAX);
+        }
     }
 
     /// Makes the heap forget its magazines of `class`.

@@ -32,6 +32,7 @@ mod magazine;
 mod meta;
 pub mod options;
 mod os;
+mod pace;
 mod page_heap;
 mod registry;
 mod report;

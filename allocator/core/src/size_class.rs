@@ -38,6 +38,8 @@ const INBOX_MOST: usize = 32;
 const INBOX_BYTES: usize = 1 << 20;
 /// Bytes from which on a small block counts as long: a few of them are most of what a heap keeps.
 pub(crate) const LONG: u32 = 1 << 10;
+/// Bytes from which on it counts as bulky, half a unit: a thread that keeps one of each bulky class keeps more than of all others together.
+const BULKY: u32 = 8 << 10;
 /// Blocks that one magazine holds at most.
 pub(crate) const MAGAZINE_SLOTS: usize = 125;
 
@@ -221,6 +223,22 @@ const fn filling(least: u32) -> u64 {
     }
     bits
 }
+
+/// The first class of blocks of `least` bytes or more.
+const fn first(least: u32) -> Class {
+    let mut class = 1;
+    while BUILT.0[class].size < least {
+        class += 1;
+    }
+    class
+}
+
+/// The first class of long blocks, and how many there are.
+pub(crate) const FIRST_LONG: Class = first(LONG);
+pub(crate) const LONG_CLASSES: usize = CLASSES + 1 - FIRST_LONG;
+/// The first bulky class, and how many there are.
+pub(crate) const FIRST_BULKY: Class = first(BULKY);
+pub(crate) const BULKY_CLASSES: usize = CLASSES + 1 - FIRST_BULKY;
 
 const FILLING: u64 = filling(0);
 const POOLED: u64 = filling(LONG);

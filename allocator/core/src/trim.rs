@@ -32,22 +32,25 @@ impl Allocator {
 
     /// Gives everything that a heap holds back. The heap is as good as new afterwards.
     pub(crate) fn flush(&self, heap: &Heap) {
-        for class in 1..=CLASSES {
-            let bin = &heap.bins[class];
-            let loaded = heap.loaded(class);
-            let kept = [loaded, NonNull::new(bin.previous.get()), NonNull::new(bin.outgoing.get())];
-            heap.unload(class);
-            for magazine in kept.into_iter().flatten() {
-                // SAFETY: the magazines are this heap's.
-                self.give_back_all(unsafe { magazine.as_ref() }, true);
-                self.put_spare(heap, magazine);
-            }
-            while let Some(magazine) = heap.fetch(class) {
-                self.shed(heap, class, magazine);
-            }
-        }
+        (1..=CLASSES).for_each(|class| self.flush_class(heap, class));
         self.trim_spares(heap, 0);
         self.empty_large(heap);
+    }
+
+    /// Gives back what a heap holds of one class, with all magazines of it.
+    pub(crate) fn flush_class(&self, heap: &Heap, class: Class) {
+        let bin = &heap.bins[class];
+        let loaded = heap.loaded(class);
+        let kept = [loaded, NonNull::new(bin.previous.get()), NonNull::new(bin.outgoing.get())];
+        heap.unload(class);
+        for magazine in kept.into_iter().flatten() {
+            // SAFETY: the magazines are this heap's.
+            self.give_back_all(unsafe { magazine.as_ref() }, true);
+            self.put_spare(heap, magazine);
+        }
+        while let Some(magazine) = heap.fetch(class) {
+            self.shed(heap, class, magazine);
+        }
     }
 
     /// Gives back the blocks of the previous magazine of `class`, and of those in the private depot. `for_others`: see [`Allocator::give_back_all`].

@@ -360,10 +360,19 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
+fn us(clock: libc::clockid_t) -> u64 {
+    let now = now(clock);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+}
+
+#[inline(never)]
+pub(crate) fn now_us() -> u64 {
+    us(libc::CLOCK_MONOTONIC)
+}
+
 #[inline(never)]
 pub(crate) fn worked_us() -> u64 {
-    let now = now(libc::CLOCK_THREAD_CPUTIME_ID);
-    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+    us(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 pub(crate) fn has_environment() -> bool {

@@ -33,6 +33,7 @@
 //! | `on_signal(number, handler)` | calls the handler when the process gets that signal; `false` where refused |
 //! | `thread_id()` | a number that no other live thread has; not 0 |
 //! | `now_ms()` | a clock in milliseconds that never runs backwards; cheap, coarse |
+//! | `now_us()` | a clock in microseconds that never runs backwards; exact |
 //! | `worked_us()` | microseconds of processor time that the calling thread has used, what it waited for others left out; exact; 0 where refused |
 //! | `has_environment()` | whether `environment` can be asked already |
 //! | `environment(name)` | an environment variable (`name` ends in a zero); `None` also in privileged processes |

@@ -358,6 +358,11 @@ pub(crate) fn now_ms() -> u64 {
     START.elapsed().as_millis() as u64
 }
 
+/// No time passes but that of [`worked_us`].
+pub(crate) fn now_us() -> u64 {
+    worked_us()
+}
+
 /// A thread works only between two calls.
 pub(crate) fn worked_us() -> u64 {
     let (now, step) = MICROSECONDS.get();

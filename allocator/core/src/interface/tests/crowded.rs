@@ -159,6 +159,45 @@ fn a_thread_of_a_crowd_stores_no_long_blocks_that_it_uses_rarely() {
 
 #[test]
 #[cfg(not(miri))]
+fn where_some_threads_wait_a_heap_keeps_bulky_blocks_only_as_long_as_it_uses_them_steadily() {
+    const SIZE: usize = 10_000;
+    let class = size_class::class_of(SIZE).expect("a small size");
+    // What a heap holds, in magazines and beside them, after its thread has replaced blocks, at first quickly and then with so many microseconds
+    // between two looks at the clock.
+    let kept = |heaps, us| {
+        let allocator = allocator();
+        let heaps = attach(allocator, heaps);
+        let (heap, bin) = (heaps[0], &heaps[0].bins[class]);
+        let replace = |rounds, count| {
+            for index in 0..rounds {
+                let blocks: Vec<_> =
+                    (0..count).map(|_| Filled::new(allocator.allocate(heap, SIZE), SIZE, index)).collect();
+                blocks.into_iter().for_each(|block| block.free(allocator, heap));
+            }
+        };
+        os::work_us(0);
+        replace(8, 60);
+        assert!(!bin.loaded.get().is_null() && bin.cached_blocks() > 0, "used steadily");
+        os::work_us(us);
+        replace(20, 60);
+        let live = allocator.statistics().classes[class - 1].live;
+        let found = (!bin.loaded.get().is_null(), bin.cached_blocks() > 0, live > 0);
+        os::work_us(0);
+        replace(8, 60);
+        assert!(!bin.loaded.get().is_null(), "used steadily again");
+        detach(allocator, heaps);
+        allocator.reclaim(&Heap::inert());
+        assert_eq!(kept_bytes(allocator), 0, "everything was freed");
+        found
+    };
+    let few = 2 * os::processors();
+    assert_eq!(kept(few, 1000), (true, true, true));
+    assert_eq!(kept(few + 1, 1000), (false, false, false));
+    assert_eq!(kept(few + 1, 32), (true, true, true));
+}
+
+#[test]
+#[cfg(not(miri))]
 fn what_others_free_waits_for_no_thread_of_a_crowd() {
     let waiting = |heaps| {
         let allocator = allocator();
