@@ -1,4 +1,4 @@
-//! What a heap keeps of a class that its thread uses little: because the thread is new, or because it is one of a crowd, threads that are many more than processors. What
+//! What a heap keeps of a class that its thread uses little: because the thread is new, because it is one of a crowd, threads that are many more than processors, or because the class is bulky and some threads wait for a processor. What
 //! one of a crowd keeps is of no use while it waits for a processor, and it waits most of the time.
 
 use core::ptr::{self, NonNull};
@@ -13,8 +13,8 @@ use crate::starter;
 pub(crate) const WANTED_RARELY: u8 = 2;
 
 impl Allocator {
-    /// Whether a heap does without magazines of `class`, a bulky one: some threads wait for a processor, and its thread does not use the class steadily. (Not in a large program, of which such magazines are a small part.) Counts a slow path; if so, the
-    /// heap has no magazine of the class from now on.
+    /// Whether a heap does without magazines of `class`, a bulky one: some threads wait for a processor, and its thread does not use the class steadily. (Not in a large program, of which such magazines
+    /// are a small part.) Counts a slow path; if so, the heap has no magazine of the class from now on.
     fn does_without(&self, heap: &Heap, class: Class) -> bool {
         let paced = self.budget.paced();
         // All threads look at how large the program is, and change it: not each time.
@@ -27,7 +27,8 @@ impl Allocator {
         true
     }
 
-    /// A block of `class` without a magazine: one of the first, from the arena's starter or, in a crowd, from the spans; or a bulky one of which the heap [keeps none](Self::does_without); null: no memory. `None`: the class is in steady use.
+    /// A block of `class` without a magazine: one of the first, from the arena's starter or, in a crowd, from the spans; or a bulky one of a class of which the heap has [no magazine](Self::does_without).
+    /// Null: no memory. `None`: the class is in steady use.
     #[inline(never)]
     pub(crate) fn start(&self, heap: &Heap, arena: &Arena, source: &Arena, class: Class) -> Option<*mut u8> {
         if class >= FIRST_BULKY {
