@@ -1,6 +1,7 @@
 //! Threads that have nothing to do with each other, and should not find each other's memory in their caches.
 
 use super::*;
+use crate::os;
 use crate::size_class;
 use crate::units;
 
@@ -8,7 +9,7 @@ use crate::units;
 const AT_ONCE: usize = 100;
 const CYCLES: usize = 20;
 
-/// Two heaps get so many blocks of some sizes each, and give most of them back in no order; `watch` is called after each cycle, with the blocks that the heaps have.
+/// Two heaps get so many blocks of some sizes each, and give most of them back in no order; `watch` is called after each cycle, with the blocks that the heaps have. However long that takes, no heap gives anything up because time has passed.
 fn cycle(
     allocator: &'static Allocator,
     count: usize,
@@ -17,9 +18,11 @@ fn cycle(
 ) {
     let heaps: [_; 2] = core::array::from_fn(|_| allocator.attach().expect("memory"));
     let (mut kept, mut random) = ([Vec::new(), Vec::new()], Random(7));
+    let no_time_has_passed = |heap: &Heap| heap.trimmed_ms.set(os::now_ms());
     for cycle in 0..CYCLES {
         for most in (AT_ONCE..=count).step_by(AT_ONCE) {
             for (heap, kept) in heaps.into_iter().zip(&mut kept) {
+                no_time_has_passed(heap);
                 while kept.len() < most {
                     let size = sizes[random.below(sizes.len())];
                     kept.push(Filled::new(allocator.allocate(heap, size), size, 1));
@@ -31,6 +34,7 @@ fn cycle(
         for (heap, kept) in heaps.into_iter().zip(&mut kept).rev() {
             let mut blocks: Vec<_> = kept.drain(..).map(Some).collect();
             (0..count).filter(|index| index % 10 > 0).for_each(|index| {
+                no_time_has_passed(heap);
                 let block = blocks[index * 7919 % count].take();
                 block.expect("each once").free(allocator, heap);
             });
