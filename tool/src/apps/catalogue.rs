@@ -75,6 +75,19 @@ const APPS: &[App] = &[
         subject: servers::rsyslog,
     },
     App {
+        name: "mariadb",
+        tells: "MariaDB's server with four clients at a time, each of which connects four times and adds, changes, \
+                searches and deletes orders; checked: every answer and what is left",
+        threads: 4,
+        is_server: true,
+        needs: &[
+            Need::Program("mariadbd", "mariadb-server-core"),
+            Need::Program("mariadb-install-db", "mariadb-server-core"),
+            Need::Program("mariadb", "mariadb-client-core"),
+        ],
+        subject: servers::mariadb,
+    },
+    App {
         name: "tokenizers",
         tells: "Hugging Face's tokenizers from PyPI (Rust under Python) on two threads, with millions of small blocks a \
                 second; checked: every token",
@@ -131,6 +144,15 @@ const APPS: &[App] = &[
         is_server: false,
         needs: &[PYTHON_ITSELF],
         subject: interpreters::python,
+    },
+    App {
+        name: "ruby",
+        tells: "Ruby: five threads parse documents and build pages of strings, some of which they keep, as web servers \
+                do; checked: a digest of all pages",
+        threads: 5,
+        is_server: false,
+        needs: &[Need::Program("ruby", "ruby")],
+        subject: interpreters::ruby,
     },
     App {
         name: "perl",

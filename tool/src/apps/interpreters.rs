@@ -1,4 +1,4 @@
-//! Interpreters on fixed scripts: CPython, the tokenizers under it, Perl.
+//! Interpreters on fixed scripts: CPython, the tokenizers under it, Ruby, Perl.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,6 +26,12 @@ pub fn tokenizers(site: &Site) -> io::Result<Subject> {
         .environment
         .extend([("RAYON_NUM_THREADS", "2".into()), ("TOKENIZERS_PARALLELISM", "true".into())]);
     Ok(subject)
+}
+
+/// Five threads of Ruby, as in its web servers.
+pub fn ruby(site: &Site) -> io::Result<Subject> {
+    let requests = site.amount(700, 20);
+    script(site, site.program("ruby"), "requests.rb", include_str!("scripts/requests.rb"), requests)
 }
 
 /// Perl's strings, hashes and lists.

@@ -1,5 +1,6 @@
-//! Servers under a load: slapd with its import, Redis, rsyslogd. They listen on sockets in their own folder.
+//! Servers under a load: slapd with its import, Redis, rsyslogd, MariaDB. They listen on sockets in their own folder.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -20,6 +21,8 @@ macro_rules! shell {
 const ABOVE: usize = 1;
 /// Every so manieth person is deleted under the load.
 const DELETED: usize = 7;
+/// Every so manieth order of a shop is deleted under the load.
+const REMOVED: usize = 5;
 
 /// OpenLDAP's server: two clients search, then one changes and deletes, then all is read.
 pub fn slapd(site: &Site) -> io::Result<Subject> {
@@ -247,4 +250,71 @@ pub fn rsyslog(site: &Site) -> io::Result<Subject> {
     };
     let question = words("/bin/sh".into(), &[&"-c", &"test -S \"$0\"", &socket]);
     site.server(server, Ready::Command(question), &load, Care::new(site.empty(), product))
+}
+
+/// MariaDB: clients that come and go add, change, search and delete the orders of a shop each.
+pub fn mariadb(site: &Site) -> io::Result<Subject> {
+    const SHOPS: usize = 4;
+    const CONNECTIONS: usize = 4;
+    // A server's default buffers would hide what its threads ask malloc for.
+    const SETTINGS: [&str; 3] =
+        ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=4M", "--innodb-flush-log-at-trx-commit=0"];
+    let amount = site.amount(2000, 20);
+    let (socket, data) = (site.in_run("socket"), site.in_run("data"));
+    let mut folder = OsString::from("--datadir=");
+    folder.push(&data);
+    let mut common = vec![OsString::from("--no-defaults"), folder];
+    if rustix::process::geteuid().is_root() {
+        common.push("--user=root".into());
+    }
+    common.extend(SETTINGS.map(OsString::from));
+
+    let mut install = words(site.program("mariadb-install-db"), &[]);
+    install.extend(common.iter().cloned());
+    install.extend(["--auth-root-authentication-method=normal", "--skip-test-db"].map(OsString::from));
+    let empty = site.empty();
+    let prepare = move || {
+        empty()?;
+        let made = Command::new(&install[0]).args(&install[1..]).stdin(Stdio::null()).output()?;
+        if made.status.success() {
+            return Ok(());
+        }
+        let reason = String::from_utf8_lossy(&made.stderr);
+        Err(io::Error::other(format!("mariadb-install-db: {}", reason.trim())))
+    };
+
+    let mut server = words(site.program("mariadbd"), &[]);
+    server.extend(common);
+    server.extend(words("--skip-networking".into(), &[&"--socket", &socket]));
+    let client = site.program("mariadb");
+    let question =
+        words(client.clone(), &[&"--no-defaults", &"--user=root", &"--socket", &socket, &"-e", &"DO 1"]);
+    let script = site.write("orders.sql", include_str!("scripts/orders.sql"))?;
+    let outputs: Vec<_> = (1..=SHOPS).map(|shop| site.in_run(&format!("shop{shop}"))).collect();
+    let mut load = format!(
+        "set -e\nask() {{ {} --no-defaults --user=root --socket {} --batch \"$@\"; }}\nask <{}\n\
+         shop() {{\n  for connection in $(seq 0 {}); do\n    \
+         ask orders -e \"CALL serve($1, $((connection * {amount})), {amount})\"\n  done\n}}\n",
+        shell!(client),
+        shell!(socket),
+        shell!(script),
+        CONNECTIONS - 1,
+    );
+    // Writing to a string cannot fail.
+    for (shop, output) in (1..).zip(&outputs) {
+        let _ = writeln!(load, "shop {shop} >{} &", shell!(output));
+    }
+    let _ = writeln!(load, "wait\nask --skip-column-names orders -e 'CALL tell()'");
+    let product = move |output: &str| {
+        let told = super::site::last_line(output)?;
+        let left = told.split('\t').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        let orders = SHOPS * CONNECTIONS * amount;
+        expect("orders", left, orders - orders / REMOVED)?;
+        let mut answers = told.into_bytes();
+        for output in &outputs {
+            answers.extend(read(output)?);
+        }
+        Ok(digest(&answers))
+    };
+    site.server(server, Ready::Command(question), &load, Care::new(prepare, product))
 }

@@ -133,7 +133,9 @@ fn the_list_of_workloads_names_the_apps() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tool(folder.path()).arg("workloads").output().expect("runs");
     let (stdout, _) = texts(&output);
-    for app in ["slapd", "redis", "rsyslog", "tokenizers", "ghostscript", "rocksdb", "cppcheck"] {
+    for app in
+        ["slapd", "redis", "rsyslog", "mariadb", "tokenizers", "ghostscript", "rocksdb", "cppcheck", "ruby"]
+    {
         assert!(stdout.lines().any(|line| line.trim_start().starts_with(app)), "{app}: {stdout}");
     }
 }
