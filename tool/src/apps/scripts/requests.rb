@@ -1,5 +1,5 @@
 # Threads answer requests: each reads a document, writes a page of many strings, and keeps some of it.
-require "digest"
+require "digest/sha2"
 require "json"
 
 THREADS = 5
