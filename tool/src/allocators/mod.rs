@@ -82,6 +82,18 @@ impl Allocator {
         [Some(version), commit, Some(file)].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
+    /// What it sets in the environment of its processes, as one would write it in a shell; none where it sets nothing.
+    pub fn assignments(&self) -> Option<String> {
+        let each: Vec<String> =
+            self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        (!each.is_empty()).then(|| each.join(" "))
+    }
+
+    /// What whoever preloads it by hand must set too, though its name does not tell; none where there is nothing.
+    pub fn needs(&self) -> Option<String> {
+        self.assignments().filter(|_| !self.name.contains(':'))
+    }
+
     /// The same once more, under the name [`TWIN`].
     pub fn twin(&self) -> Self {
         Self { name: TWIN.into(), ..self.clone() }

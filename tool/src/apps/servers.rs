@@ -21,7 +21,7 @@ macro_rules! shell {
 const ABOVE: usize = 1;
 /// Every so manieth person is deleted under the load.
 const DELETED: usize = 7;
-/// Every so manieth order of a shop is deleted under the load.
+/// Every so manieth order of a shop is deleted under the load, as `scripts/orders.sql` has it.
 const REMOVED: usize = 5;
 
 /// OpenLDAP's server: two clients search, then one changes and deletes, then all is read.

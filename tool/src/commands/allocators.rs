@@ -67,7 +67,12 @@ fn table(listing: &Listing) -> String {
                 allocator.version.clone().unwrap_or_else(|| "unknown".into()),
                 check.clone(),
                 allocator.found.clone(),
-                format!("{}\n{}", allocator.sha256, allocator.library.display()),
+                format!(
+                    "{}\n{}{}",
+                    allocator.sha256,
+                    allocator.library.display(),
+                    allocator.assignments().map(|set| format!("\nwith {set}")).unwrap_or_default()
+                ),
             ]
         })
         .collect();

@@ -48,6 +48,10 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     if input_is_lost() {
         notes.push(EMPTY_INPUT.into());
     }
+    notes.extend(chosen.iter().filter_map(|allocator| {
+        let set = allocator.needs()?;
+        Some(format!("{} runs with {set}: set that too where you preload it by hand.", allocator.name))
+    }));
     let obstacle = obstacle(&prospect, &look);
     let own = own(&prospect, &look, &glibc, obstacle.is_some());
     if let Some(reason) = &obstacle {

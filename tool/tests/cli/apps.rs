@@ -7,10 +7,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::{json, library, samples, statuses, texts, tool};
-
-/// A whole allocator that never frees.
-const SERVING: &str = include_str!("serving.c");
+use crate::common::{SERVING, json, library, samples, statuses, texts, tool};
 
 /// Runs `ample bench --apps LIST` at test size, with only these programs to be found.
 fn apps(folder: &Path, list: &str, more: &[&str]) -> Output {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{json, samples, statuses, summary, texts, tool};
+use crate::common::{SERVING, json, library, samples, statuses, summary, texts, tool};
 
 #[test]
 fn the_default_selection_runs_and_leaves_all_its_files() {
@@ -106,6 +106,25 @@ fn allocators_are_listed_with_hash_and_what_is_missing_with_a_command() {
     assert_eq!((&glibc["check"], glibc["sha256"].as_str().expect("a hash").len()), (&"serves".into(), 64));
     let missing = entries("missing").into_iter().find(|entry| entry["name"] == "rpmalloc").expect("rpmalloc");
     assert_eq!(missing["install"], "cargo ample peers rpmalloc");
+}
+
+#[test]
+fn what_a_peer_needs_in_its_environment_is_told_to_whoever_would_preload_it_by_hand() {
+    let folder = tempfile::tempdir().expect("a folder");
+    library(folder.path(), "tcmalloc", SERVING, &[]);
+    let peers = r#"[{"name": "tcmalloc", "crate": "x", "crate_version": "1", "version": "1", "library": "libtcmalloc.so",
+                     "error": null, "env": {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}}]"#;
+    fs::write(folder.path().join("peers.json"), peers).expect("written");
+    let told = |arguments: &[&str]| {
+        let output = tool(folder.path()).args(arguments).env("AMPLE_PEERS_DIR", folder.path()).output();
+        let (stdout, stderr) = texts(&output.expect("runs"));
+        assert!(stdout.contains("GLIBC_TUNABLES=glibc.pthread.rseq=0"), "{stdout}{stderr}");
+        stdout
+    };
+    told(&["allocators"]);
+    let compare = ["compare", "-a", "tcmalloc", "-r", "1", "--out", "out", "--", "sleep", "0.02"];
+    let note = "Note: tcmalloc runs with GLIBC_TUNABLES=glibc.pthread.rseq=0: set that too where you preload it by hand.";
+    assert!(told(&compare).contains(note));
 }
 
 #[test]

@@ -8,6 +8,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+/// The source of a whole allocator that never frees.
+pub const SERVING: &str = include_str!("serving.c");
+
 /// The program with the workloads, built on first use into the folder that the tool is in.
 pub fn workloads() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

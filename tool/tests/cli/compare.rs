@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{json, library, program, samples, texts, tool};
+use crate::common::{SERVING, json, library, program, samples, texts, tool};
 
-/// A whole allocator that never frees.
-const SERVING: &str = include_str!("serving.c");
 const CONTENDED: &str = include_str!("contended.c");
 
 /// Runs `ample compare --json --out out` with these arguments.
