@@ -89,11 +89,6 @@ impl Allocator {
         (!each.is_empty()).then(|| each.join(" "))
     }
 
-    /// What whoever preloads it by hand must set too, though its name does not tell; none where there is nothing.
-    pub fn needs(&self) -> Option<String> {
-        self.assignments().filter(|_| !self.name.contains(':'))
-    }
-
     /// The same once more, under the name [`TWIN`].
     pub fn twin(&self) -> Self {
         Self { name: TWIN.into(), ..self.clone() }

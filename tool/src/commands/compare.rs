@@ -48,16 +48,16 @@ pub fn compare(arguments: &Compare) -> Result<ExitCode> {
     if input_is_lost() {
         notes.push(EMPTY_INPUT.into());
     }
-    notes.extend(chosen.iter().filter_map(|allocator| {
-        let set = allocator.needs()?;
-        Some(format!("{} runs with {set}: set that too where you preload it by hand.", allocator.name))
-    }));
     let obstacle = obstacle(&prospect, &look);
     let own = own(&prospect, &look, &glibc, obstacle.is_some());
     if let Some(reason) = &obstacle {
         chosen.clear();
         notes.push(format!("No allocator can take the place of its own: it {reason}."));
     }
+    notes.extend(chosen.iter().filter_map(|allocator| {
+        let set = allocator.assignments()?;
+        Some(format!("{} runs with {set}: whoever uses it elsewhere must set that, too.", allocator.name))
+    }));
     if let Some(file) = &own {
         let at = chosen.iter().position(Allocator::is_baseline).map_or(0, |at| at + 1);
         chosen.insert(at, as_is(file));

@@ -109,7 +109,7 @@ fn allocators_are_listed_with_hash_and_what_is_missing_with_a_command() {
 }
 
 #[test]
-fn what_a_peer_needs_in_its_environment_is_told_to_whoever_would_preload_it_by_hand() {
+fn what_an_allocator_needs_in_its_environment_is_told_to_whoever_would_use_it_elsewhere() {
     let folder = tempfile::tempdir().expect("a folder");
     library(folder.path(), "tcmalloc", SERVING, &[]);
     let peers = r#"[{"name": "tcmalloc", "crate": "x", "crate_version": "1", "version": "1", "library": "libtcmalloc.so",
@@ -122,9 +122,17 @@ fn what_a_peer_needs_in_its_environment_is_told_to_whoever_would_preload_it_by_h
         stdout
     };
     told(&["allocators"]);
-    let compare = ["compare", "-a", "tcmalloc", "-r", "1", "--out", "out", "--", "sleep", "0.02"];
-    let note = "Note: tcmalloc runs with GLIBC_TUNABLES=glibc.pthread.rseq=0: set that too where you preload it by hand.";
-    assert!(told(&compare).contains(note));
+    let compare =
+        ["compare", "-a", "tcmalloc,glibc:arena_max=1", "-r", "1", "--out", "out", "--", "sleep", "0.02"];
+    let stdout = told(&compare);
+    for (name, set) in
+        [("tcmalloc", "glibc.pthread.rseq=0"), ("glibc:arena_max=1", "glibc.malloc.arena_max=1")]
+    {
+        let note = format!(
+            "Note: {name} runs with GLIBC_TUNABLES={set}: whoever uses it elsewhere must set that, too.\n"
+        );
+        assert!(stdout.contains(&note), "{stdout}");
+    }
 }
 
 #[test]
