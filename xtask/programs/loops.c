@@ -12,8 +12,8 @@
  *   loops usable ROUNDS SIZE          ask how large a block is
  *
  * The clock is this program's: it goes on by a microsecond each time that somebody looks. Under valgrind work takes
- * many times as long, and longer where the machine is busy: what an allocator does from time to time would count as
- * many times.
+ * many times as long, and longer where the machine is busy: what an allocator does from time to time would be
+ * counted that much more often.
  *
  * A round of burst is BLOCKS pairs of malloc and free; a round of the others is one. SIZE is in bytes. During
  * the rounds nothing but these functions is called. Compile with -fno-builtin, so that every pair stays.

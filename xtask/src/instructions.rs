@@ -410,12 +410,18 @@ mod tests {
         assert_eq!(row("a", ["1".to_string(), "2".to_string()].into_iter()), "| a | 1 | 2 |");
     }
 
-    #[test]
-    fn the_program_knows_every_loop() {
+    /// The program, in a folder that goes with the first of both.
+    fn compiled() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("loops");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/loops.c");
         compile(&source, &program).expect("compiled");
+        (folder, program)
+    }
+
+    #[test]
+    fn the_program_knows_every_loop() {
+        let (_folder, program) = compiled();
         let code = |arguments: &[String]| {
             let limit = Duration::from_secs(60);
             let finished = process::run_at_most(limit, Command::new(&program).args(arguments));
@@ -433,10 +439,7 @@ mod tests {
 
     #[test]
     fn the_program_has_a_clock_for_all_of_the_process() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("loops");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/loops.c");
-        compile(&source, &program).expect("compiled");
+        let (_folder, program) = compiled();
         let content = fs::read(&program).expect("a program");
         let file = object::File::parse(&*content).expect("an ELF file");
         let defines =
