@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: `cargo install --path tool`, then the tool in an empty folder, without an environment and without a clone beside it.
+# run.sh: `cargo install --profile tool --path tool`, then the tool in an empty folder, without an environment and without a clone beside it.
 #
 # AMPLE_INSTALLED names a tool that is installed already.
 set -euo pipefail
@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 
 ample=${AMPLE_INSTALLED:-}
 if [ -z "$ample" ]; then
-    cargo install --quiet --locked --path "$repository/tool" --root "$work/root"
+    cargo install --quiet --locked --profile tool --path "$repository/tool" --root "$work/root"
     ample="$work/root/bin/ample"
 fi
 cp "$ample" "$work/ample"

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use crate::common::{library, tool};
+use crate::common::{library, program, tool};
 use crate::observe::observer;
 
 const CTRL_C: &[u8] = b"\x03";
@@ -21,13 +21,17 @@ struct Shown {
 
 impl Shown {
     fn start(mut command: Command) -> Self {
-        let (mut terminal, mut own) = (-1, -1);
-        let nothing = std::ptr::null_mut();
-        // SAFETY: both pointers are valid for writes; the others may be null.
-        let opened = unsafe {
-            libc::openpty(&raw mut terminal, &raw mut own, nothing, nothing.cast(), nothing.cast())
+        // Closed at an exec: what other tests start meanwhile must not hold the terminal open.
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        // SAFETY: no pointers.
+        let terminal = unsafe { libc::posix_openpt(flags) };
+        assert!(terminal >= 0, "a terminal");
+        // SAFETY: system calls about that descriptor.
+        let own = unsafe {
+            assert_eq!(libc::unlockpt(terminal), 0, "a terminal");
+            libc::ioctl(terminal, libc::TIOCGPTPEER, flags)
         };
-        assert_eq!(opened, 0, "a terminal");
+        assert!(own >= 0, "a terminal");
         // SAFETY: both were opened just now, and nothing else owns them.
         let (terminal, own) = unsafe { (File::from_raw_fd(terminal), OwnedFd::from_raw_fd(own)) };
         let take = || {
@@ -85,32 +89,26 @@ impl Shown {
     }
 }
 
-/// Takes its time to end after Ctrl-C, and is cut off by what follows. (It waits for a line, not for other processes: Ctrl-C would end those before they have left a record.)
-const GRACEFUL: &str = "trap 'sleep 0.3; echo in peace; exit 5' INT; trap 'echo cut off; exit 6' TERM; echo ready; \
-                        while :; do read line; done";
-/// Takes no notice of Ctrl-C.
-const STUBBORN: &str =
-    "trap 'echo no' INT; trap 'echo cut off; exit 6' TERM; echo ready; while :; do read line; done";
-
 #[test]
 fn the_first_ctrl_c_is_the_programs_own_and_the_second_ends_it() {
     let folder = tempfile::tempdir().expect("a folder");
     library(folder.path(), "good", include_str!("serving.c"), &[]);
-    let start = |words: &[&str], script: &str| {
+    let stopped = program(folder.path(), "stopped", include_str!("stopped.c"), &["-Wall", "-Werror"]);
+    let start = |words: &[&str], manner: &str| {
         let mut command = tool(folder.path());
-        command.env("AMPLE_OBSERVER", observer()).args(words).args(["--", "sh", "-c", script]);
+        command.env("AMPLE_OBSERVER", observer()).args(words).arg("--").arg(&stopped).arg(manner);
         let mut shown = Shown::start(command);
         shown.until("ready");
         shown.press(CTRL_C);
         shown
     };
     for (words, code) in [(&["observe"][..], 5), (&["run", "-a", "./libgood.so", "--check"], 0)] {
-        let (status, said) = start(words, GRACEFUL).end();
+        let (status, said) = start(words, "graceful").end();
         assert!(said.contains("^Cin peace\r\n"), "{words:?}: {said}");
         assert_eq!(status.code(), Some(code), "{words:?}: {said}");
         assert!(code == 5 || said.contains("; exit code 5"), "{said}");
     }
-    let mut shown = start(&["observe"], STUBBORN);
+    let mut shown = start(&["observe"], "stubborn");
     shown.until("no\r\n");
     shown.until_taken();
     shown.press(CTRL_C);
