@@ -68,6 +68,8 @@ pub struct TrialExecutor<'a> {
     remarks: BTreeSet<String>,
     /// What the program produces without a preload, where that is looked at.
     reference: Option<String>,
+    /// The words of a crash that it uses without a preload; none before the first look.
+    deaths: Option<Vec<&'static str>>,
 }
 
 impl<'a> TrialExecutor<'a> {
@@ -83,6 +85,7 @@ impl<'a> TrialExecutor<'a> {
             files: 0,
             remarks: BTreeSet::new(),
             reference: None,
+            deaths: None,
         }
     }
 
@@ -118,6 +121,7 @@ impl<'a> TrialExecutor<'a> {
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
         self.is_long_enough(trial.wall)?;
         self.files = trial.files;
+        self.deaths = Some(trial.deaths());
         self.reference = trial.product;
         let recorded = Record::read(record.path())?;
         Ok(Some(FirstLook {
@@ -240,7 +244,7 @@ impl<'a> TrialExecutor<'a> {
         }
         let words = last_words(&[&trial.stderr, &trial.stdout]);
         let end = match trial.end {
-            End::Exited(code) if code == self.subject.exit_code => return None,
+            End::Exited(code) if code == self.subject.exit_code => return self.crash(trial),
             End::Exited(code) => format!("exit code {code} instead of {}{words}", self.subject.exit_code),
             End::TimedOut => {
                 let limit = self.subject.timeout.as_secs_f64();
@@ -252,6 +256,18 @@ impl<'a> TrialExecutor<'a> {
             Kind::Command(_) => end,
             Kind::Server(server) => format!("the load ({}) fails: {end}", shown(&server.load)),
         })
+    }
+
+    /// What a run that succeeded tells of a crash, where the program tells of no such without a preload.
+    fn crash(&self, trial: &Trial) -> Option<String> {
+        let usual = self.deaths.as_ref()?;
+        let word = trial.deaths().into_iter().find(|word| !usual.contains(word))?;
+        let lines = [&trial.stderr, &trial.server_output].into_iter().flat_map(|text| text.lines());
+        let line = lines.into_iter().find(|line| line.contains(word)).unwrap_or(word);
+        Some(format!(
+            "one of its processes crashed, as its standard error tells and its exit code does not: {}",
+            line.trim()
+        ))
     }
 
     /// The metrics by name, and the rate that stands for them: the first metric, or none.

@@ -41,7 +41,23 @@ pub(super) struct Trial {
     pub product: Option<String>,
 }
 
+/// What whoever waits for a process says of one that crashed: most shells, xargs and make use these words of strsignal(3).
+const DEATHS: [&str; 6] = [
+    "Segmentation fault",
+    "Aborted",
+    "Bus error",
+    "Illegal instruction",
+    "Trace/breakpoint trap",
+    "terminated by signal",
+];
+
 impl Trial {
+    /// The words on standard error that tell of a crash: of a process whose end its parent may have passed over in its own exit code.
+    pub fn deaths(&self) -> Vec<&'static str> {
+        let told = |word: &&str| [&self.stderr, &self.server_output].iter().any(|text| text.contains(*word));
+        DEATHS.into_iter().filter(told).collect()
+    }
+
     /// A run without any figure.
     pub fn failed(reason: String) -> Self {
         Self {

@@ -4,6 +4,7 @@ mod apps;
 mod bench;
 mod common;
 mod compare;
+mod crashes;
 mod ends;
 mod errors;
 mod faults;
