@@ -21,7 +21,7 @@ const EMULATOR: [&str; 5] = ["qemu-aarch64", "-cpu", "neoverse-n1", "-L", "/usr/
 const INSTALL: &str = "apt-get install qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu (Debian), and \
                        rustup target add aarch64-unknown-linux-gnu";
 
-/// A test of the core whose simulated system is the same for every processor, and which takes the emulator as long as all others together.
+/// A test of the core whose simulated system is the same for every processor, and which takes the emulator four times as long as all others together.
 const SLOW: &str = "interface::tests::faults::every_call_into_the_system_fails_once";
 
 /// Cases of the conformance programs that an emulated process cannot pass, whoever its allocator is, and why.
@@ -128,7 +128,7 @@ const NOT_EMULATED: LeftOut = &[
 ];
 
 /// Builds the library, compares its fast paths with the golden file (with `--record` writes that anew), and runs the core's and the Rust
-/// crate's tests and the conformance programs.
+/// crate's tests, but for `SLOW`, and the conformance programs.
 ///
 /// # Errors
 /// When a tool is missing, which is named with the command that installs it, or cargo cannot be run.
