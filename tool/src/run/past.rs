@@ -15,6 +15,9 @@ use crate::record::{BlockLog, Judgement, Pass, Sample};
 /// What a sample is of: pass, block, attempt, allocator, workload, threads.
 type Key = (Pass, Option<usize>, usize, String, String, u32);
 
+/// Why an attempt was run again where nobody wrote it down.
+const UNKNOWN: &str = "the run that found why was killed before it wrote that down";
+
 /// What a run has measured before.
 #[derive(Debug, Default)]
 pub struct Past {
@@ -73,10 +76,12 @@ impl Past {
         samples.filter(move |sample| sample.block == Some(block) && sample.attempt == attempt)
     }
 
-    /// The log of an attempt that ended, where the run did not live to write it.
+    /// The log of an attempt that ended, where the run did not live to write it. (Only one that was disturbed is followed by another.)
     fn reconstructed(&self, block: usize, attempt: usize) -> BlockLog {
         let samples = || self.of_attempt(block, attempt);
         let switches = |sample: &Sample| sample.usage.map_or(0, |usage| usage.involuntary_switches);
+        let of_block = |key: &&Key| key.1 == Some(block);
+        let followed = self.samples.keys().filter(of_block).any(|key| key.2 > attempt);
         BlockLog {
             block,
             attempt,
@@ -86,7 +91,7 @@ impl Past {
             steal_share: None,
             cpu_pressure_share: None,
             involuntary_switches: samples().map(switches).sum(),
-            run_again: None,
+            run_again: followed.then(|| UNKNOWN.to_owned()),
         }
     }
 }
@@ -213,6 +218,31 @@ mod tests {
             }
         }
         assert!(rounds > 3);
+    }
+
+    #[test]
+    fn an_attempt_that_was_run_again_when_the_run_was_killed_does_not_count() {
+        let (whole, _, _) = run(&[], &[], usize::MAX);
+        let of = |sample: &&Sample, block: usize| sample.block == Some(block);
+        let mut samples: Vec<Sample> =
+            whole.iter().filter(|sample| !of(sample, 2) && !of(sample, 3)).cloned().collect();
+        let first = whole.iter().find(|sample| of(sample, 1)).expect("a sample of the second block");
+        samples.push(Sample { attempt: 1, ..first.clone() });
+        let (all, again, _) = run(&samples, &[], usize::MAX);
+        assert_eq!((again.blocks, again.interrupted), (4, false));
+        let attempts = |block: usize| {
+            let of_block = again.samples.iter().filter(move |sample| of(sample, block));
+            of_block.map(|sample| sample.attempt).collect::<Vec<_>>()
+        };
+        assert!(attempts(3).iter().all(|attempt| *attempt == 0));
+        assert_eq!(attempts(1), vec![2; attempts(3).len()], "a whole block, of one attempt");
+        let log = again.block_log.iter().find(|log| (log.block, log.attempt) == (1, 0)).expect("logged");
+        assert_eq!(log.run_again.as_deref(), Some(UNKNOWN));
+        // Whoever reads the samples later comes to the same.
+        assert_eq!(
+            all.iter().filter(|sample| of(sample, 1) && sample.attempt == 2).count(),
+            attempts(3).len()
+        );
     }
 
     #[test]
