@@ -69,7 +69,7 @@ pub struct TrialExecutor<'a> {
     /// What the program produces without a preload, where that is looked at.
     reference: Option<String>,
     /// The words of a crash that it uses without a preload; none before the first look.
-    deaths: Option<Vec<&'static str>>,
+    deaths: Option<BTreeSet<&'static str>>,
 }
 
 impl<'a> TrialExecutor<'a> {
@@ -121,7 +121,7 @@ impl<'a> TrialExecutor<'a> {
         self.metrics(&trial).map_err(anyhow::Error::msg)?;
         self.is_long_enough(trial.wall)?;
         self.files = trial.files;
-        self.deaths = Some(trial.deaths());
+        self.deaths = Some(trial.deaths().map(|(word, _)| word).collect());
         self.reference = trial.product;
         let recorded = Record::read(record.path())?;
         Ok(Some(FirstLook {
@@ -261,11 +261,9 @@ impl<'a> TrialExecutor<'a> {
     /// What a run that succeeded tells of a crash, where the program tells of no such without a preload.
     fn crash(&self, trial: &Trial) -> Option<String> {
         let usual = self.deaths.as_ref()?;
-        let word = trial.deaths().into_iter().find(|word| !usual.contains(word))?;
-        let lines = [&trial.stderr, &trial.server_output].into_iter().flat_map(|text| text.lines());
-        let line = lines.into_iter().find(|line| line.contains(word)).unwrap_or(word);
+        let (_, line) = trial.deaths().find(|(word, _)| !usual.contains(word))?;
         Some(format!(
-            "one of its processes crashed, as its standard error tells and its exit code does not: {}",
+            "one of its processes crashed, as its output tells and its exit code does not: {}",
             line.trim()
         ))
     }

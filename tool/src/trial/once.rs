@@ -41,7 +41,7 @@ pub(super) struct Trial {
     pub product: Option<String>,
 }
 
-/// What whoever waits for a process says of one that crashed: most shells, xargs and make use these words of strsignal(3).
+/// What whoever waits for a process says of one that crashed: shells and make use these words of strsignal(3), xargs its own.
 const DEATHS: [&str; 6] = [
     "Segmentation fault",
     "Aborted",
@@ -52,10 +52,10 @@ const DEATHS: [&str; 6] = [
 ];
 
 impl Trial {
-    /// The words on standard error that tell of a crash: of a process whose end its parent may have passed over in its own exit code.
-    pub fn deaths(&self) -> Vec<&'static str> {
-        let told = |word: &&str| [&self.stderr, &self.server_output].iter().any(|text| text.contains(*word));
-        DEATHS.into_iter().filter(told).collect()
+    /// The lines on standard error, or of a server, that tell of a crash, and by which word: of a process whose end its parent may have passed over in its own exit code.
+    pub fn deaths(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let lines = self.stderr.lines().chain(self.server_output.lines());
+        lines.filter_map(|line| Some((DEATHS.into_iter().find(|word| line.contains(word))?, line)))
     }
 
     /// A run without any figure.
