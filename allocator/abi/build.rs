@@ -1,6 +1,9 @@
 //! Link arguments of `libample.so`.
 
 fn main() {
+    // Programs that are linked with it ask for this name; a copy that is preloaded answers to it, so that no process has two.
+    let major = env!("CARGO_PKG_VERSION_MAJOR");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libample.so.{major}");
     // Threads hold pointers into the library until they end (the destructor of their heap): once loaded, it stays.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // What one of our functions calls of ours is ours, also where the library was opened later and the program's malloc is another.

@@ -44,8 +44,9 @@ pub fn assert_exist(left_out: LeftOut) {
                 (vec!["src/lib.rs".to_string()], format!("fn {test}()"))
             }
             Some((program, case)) => {
-                // One program, linked in two ways.
-                let program = if program.starts_with("static_") { "static" } else { program };
+                // One program, linked in several ways.
+                let linked = ["static", "linked"].into_iter().find(|linked| program.starts_with(linked));
+                let program = linked.unwrap_or(program);
                 let sources = ["c", "cc"].map(|ending| format!("programs/{program}.{ending}"));
                 (sources.to_vec(), format!("CASE({case})"))
             }

@@ -38,6 +38,10 @@ const NOT_ON_MUSL: LeftOut = &[
         ],
     ),
     (
+        "musl tells libraries apart by their files, not by the name that they give themselves",
+        &["linked_and_preloaded::one_library_serves_it"],
+    ),
+    (
         "musl starts no program of which a function is missing",
         &["a_program_that_another_library_serves_fails"],
     ),

@@ -18,6 +18,7 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Seconds after which a case counts as hung.
@@ -72,6 +73,12 @@ pub enum Loading {
     Preloaded,
     /// Not at all: the program opens it itself.
     ByProgram,
+    /// The program is linked with the shared library.
+    Linked,
+    /// The same, and a copy of the library is preloaded.
+    LinkedAndPreloaded,
+    /// The archive is linked into a program that has a dynamic linker.
+    Archive,
     /// It is linked into a program without a dynamic linker.
     Static,
     /// The same, at an address that is not known beforehand.
@@ -99,8 +106,12 @@ impl Suite {
     #[track_caller]
     pub fn run(&self, case: &str) {
         let allocator = allocator_under_test(Path::new(self.scratch));
-        if self.is_static() && !allocator.file.with_extension("a").exists() {
+        if self.takes_archive() && !allocator.file.with_extension("a").exists() {
             return self.skipped(case, &format!("{} has no archive beside it", allocator.file.display()));
+        }
+        let is_ours = allocator.file.ends_with("libample.so");
+        if matches!(self.loading, Loading::Linked | Loading::LinkedAndPreloaded) && !is_ours {
+            return self.skipped(case, &format!("{} has another name", allocator.file.display()));
         }
         let output = self.run_as_loaded(case);
         if output.status.code() == Some(SKIPPED) {
@@ -115,8 +126,8 @@ impl Suite {
         );
     }
 
-    fn is_static(&self) -> bool {
-        matches!(self.loading, Loading::Static | Loading::StaticPie)
+    fn takes_archive(&self) -> bool {
+        matches!(self.loading, Loading::Static | Loading::StaticPie | Loading::Archive)
     }
 
     /// Says so on standard error itself: what `eprintln` writes is shown of failed tests only.
@@ -158,6 +169,9 @@ impl Suite {
     /// What the program does when it is given this argument, and meets the allocator under test.
     fn run_as_loaded(&self, argument: &str) -> Output {
         let allocator = allocator_under_test(Path::new(self.scratch));
+        if self.loading == Loading::LinkedAndPreloaded {
+            return self.output(argument, &self.copy_of_the_library(), true);
+        }
         let preload = allocator.preloadable && self.loading == Loading::Preloaded;
         self.output(argument, &allocator.file, preload)
     }
@@ -195,10 +209,42 @@ impl Suite {
                 Loading::StaticPie => {
                     self.compile(self.source, &["-pthread", "-static-pie", "-fPIE"], "-static-pie")
                 }
-                _ => self.compile(self.source, &["-pthread", "-rdynamic"], ""),
+                Loading::Archive => self.compile(self.source, &["-pthread"], "-archive"),
+                Loading::Linked | Loading::LinkedAndPreloaded => {
+                    let folder = self.installed();
+                    let options = ["-pthread", "-L", &folder, "-Wl,-rpath", "-Xlinker", &folder];
+                    self.compile(self.source, &options, "-linked")
+                }
+                Loading::Preloaded | Loading::ByProgram => {
+                    self.compile(self.source, &["-pthread", "-rdynamic"], "")
+                }
             }
         })
         .clone()
+    }
+
+    /// Another file that is the same library.
+    fn copy_of_the_library(&self) -> PathBuf {
+        static COPY: OnceLock<PathBuf> = OnceLock::new();
+        let copied = || {
+            let copy = Path::new(self.scratch).join("copy-of-libample.so");
+            let library = &allocator_under_test(Path::new(self.scratch)).file;
+            replace(&copy, |unfinished| std::fs::copy(library, unfinished).map(drop));
+            copy
+        };
+        COPY.get_or_init(copied).clone()
+    }
+
+    /// The folder in which a linker and a program find the library by its names, as where it is installed.
+    fn installed(&self) -> String {
+        let allocator = allocator_under_test(Path::new(self.scratch));
+        let folder = Path::new(self.scratch).join("installed");
+        std::fs::create_dir_all(&folder).expect("the scratch folder is writable");
+        for name in ["libample.so", "libample.so.0"] {
+            let link = |unfinished: &Path| std::os::unix::fs::symlink(&allocator.file, unfinished);
+            replace(&folder.join(name), link);
+        }
+        folder.to_str().expect("a path that is text").to_owned()
     }
 
     fn compile(&self, source: &str, options: &[&str], suffix: &str) -> PathBuf {
@@ -210,18 +256,32 @@ impl Suite {
         // result.
         command.args(["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-D_GNU_SOURCE"]).args(options);
         let result = Path::new(self.scratch).join(source.replace('.', "-") + suffix);
-        // Another test process may be running the same program: replace it in one step.
-        let unfinished = result.with_extension(format!("{}.unfinished", std::process::id()));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
-        command.args(words_of("CFLAGS")).arg("-o").arg(&unfinished).arg(source);
-        if options.iter().any(|option| option.starts_with("-static")) {
-            let archive = allocator_under_test(Path::new(self.scratch)).file.with_extension("a");
-            command.arg(archive);
+        command.args(words_of("CFLAGS")).arg(source);
+        if self.takes_archive() {
+            command.arg(allocator_under_test(Path::new(self.scratch)).file.with_extension("a"));
         }
-        succeed(&mut command);
-        std::fs::rename(&unfinished, &result).expect("the scratch folder is writable");
+        if suffix == "-linked" {
+            command.arg("-lample");
+        }
+        replace(&result, |unfinished| {
+            succeed(command.arg("-o").arg(unfinished));
+            Ok(())
+        });
         result
     }
+}
+
+/// Makes a file, or makes it anew, in one step: another test process may be using it.
+///
+/// # Panics
+/// If the folder is not writable.
+fn replace(file: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let unfinished = file.with_extension(format!("{}-{number}.unfinished", std::process::id()));
+    let made = make(&unfinished).and_then(|()| std::fs::rename(&unfinished, file));
+    made.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
 /// The path of a library that the system's C compiler links, such as `libm.so.6`.

@@ -76,6 +76,21 @@ cases!(
     ]
 );
 
+cases!(
+    static_malloc,
+    "static.c",
+    Archive,
+    [
+        the_library_serves_it,
+        threads_and_forks_work,
+        a_setuid_program_ignores_the_environment,
+        libraries_can_be_opened,
+        stacks_are_given_up_while_memory_waits_to_come_back,
+        threads_that_never_ask_for_memory_end,
+        the_helper_is_started,
+    ]
+);
+
 cases!(static_cxx, "static.cc", Static, [containers_threads_and_exceptions_work, too_much_is_bad_alloc]);
 
 cases!(

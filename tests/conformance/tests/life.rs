@@ -98,3 +98,7 @@ cases!(
         pages_between_live_blocks_come_back_together_although_some_were_locked
     ]
 );
+
+cases!(linked, "linked.c", Linked, [one_library_serves_it, threads_and_forks_work]);
+
+cases!(linked_and_preloaded, "linked.c", LinkedAndPreloaded, [one_library_serves_it, threads_and_forks_work]);
