@@ -78,9 +78,21 @@ pub fn workspace() -> Result<Metadata> {
 /// When cargo cannot be run.
 pub fn build(workspace: &Metadata, profile: &str, packages: &[&str]) -> Result<bool> {
     let mut build = command();
-    build
-        .args(["build", "--no-default-features", "--profile", profile, "--manifest-path"])
-        .arg(workspace.workspace_root.join("Cargo.toml"));
+    build.args(["build", "--no-default-features"]);
+    build_with(workspace, profile, packages, &mut build)
+}
+
+/// Builds the tool as it is installed, with all that it needs inside; otherwise as [`build`].
+///
+/// # Errors
+/// As [`build`].
+pub fn build_to_carry(workspace: &Metadata) -> Result<bool> {
+    build_with(workspace, "tool", &["ample-tool"], command().args(["build", "--locked"]))
+}
+
+fn build_with(workspace: &Metadata, profile: &str, packages: &[&str], build: &mut Command) -> Result<bool> {
+    let manifest = workspace.workspace_root.join("Cargo.toml");
+    build.args(["--profile", profile, "--manifest-path"]).arg(manifest);
     for package in packages {
         build.args(["--package", package]);
     }

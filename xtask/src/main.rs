@@ -9,6 +9,7 @@
 //! - `xtask aarch64` runs the allocator as code for that architecture, on an emulator, and holds its fast paths against another.
 //! - `xtask musl` builds the allocator for systems with musl (Alpine), and tests it there.
 //! - `xtask options` prints the allocator's options as a document; a test holds docs/options.md against it.
+//! - `xtask package` makes a Debian package and an archive of tool, library, headers and manual.
 //! - `xtask loom`, `xtask miri`, `xtask tsan` run the checks that are no part of `cargo test`.
 //! - `xtask tidy` checks the house rules.
 //!
@@ -25,6 +26,7 @@ mod instructions;
 mod limits;
 mod musl;
 mod options;
+mod package;
 mod paths;
 mod peers;
 mod process;
@@ -37,6 +39,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo ample ARGS…                  build allocator, workloads, limits and tool, then run the tool with ARGS
        cargo ample peers [NAME…]          build the bundled peers, or those named
+       cargo xtask package                make a Debian package, and an archive for any folder
        cargo xtask instructions [LIB…]    count instructions per malloc and free: Ample, glibc and peers, or LIBs
        cargo xtask instructions --check   count those of Ample, and fail where they are above its limits
        cargo xtask atomics [LIB…]         count atomic operations and locks in workloads on 2, 8 and 32 threads: Ample, or LIBs
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Some("instructions") => instructions::run(rest),
         Some("musl") => musl::run(rest),
         Some("options") => options::run(rest),
+        Some("package") => package::run(rest),
         Some("paths") => paths::run(rest),
         Some(name)
             if rest.is_empty()
