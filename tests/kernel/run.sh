@@ -24,7 +24,7 @@ for tool in qemu-system-x86_64 busybox cpio; do
     command -v "$tool" >/dev/null || { echo "run.sh: $tool is missing: run.sh --install" >&2; exit 2; }
 done
 programs=("$@")
-[ $# -gt 0 ] || programs=(glibc helper hostile limits purging)
+[ $# -gt 0 ] || programs=(filters glibc helper hostile limits purging)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -102,6 +102,7 @@ const NOT_EMULATED: LeftOut = &[
             "helper::it_ends_when_the_program_is_alone_again",
             "helper::it_is_gone_when_a_program_forks_that_is_alone_again",
             "helper::it_is_started_although_the_program_was_alone_before",
+            "helper::it_runs_where_the_program_may_whoever_starts_it",
             "helper::there_is_none_after_a_thread_that_has_ended",
             "purging::free_memory_comes_back_where_only_one_thread_allocates",
             "static_malloc::the_helper_is_started",

@@ -1,4 +1,7 @@
 /* The thread that gives memory back although the program does nothing: when there is one, and when there is none. */
+#include <sched.h>
+#include <sys/syscall.h>
+
 #include "check.h"
 
 enum { SIZE = 512, COUNT = (32 << 20) / SIZE, PATIENCE_MS = 20000 };
@@ -107,3 +110,47 @@ CASE(a_process_ends_with_its_last_thread) {
     CHECK(status != -1, "it never ends");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "it ends with status %#x", (unsigned)status);
 }
+
+/* The helper's number as a thread; 0: there is none yet. */
+static pid_t helper(void) {
+    DIR *threads = opendir("/proc/self/task");
+    CHECK(threads != NULL, "/proc/self/task");
+    pid_t found = 0;
+    for (struct dirent *entry; found == 0 && (entry = readdir(threads)) != NULL;) {
+        char path[300], name[20] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fgets(name, sizeof name, file) != NULL && strcmp(name, "ample-helper\n") == 0)
+            found = atoi(entry->d_name);
+        if (file != NULL)
+            fclose(file);
+    }
+    closedir(threads);
+    return found;
+}
+
+/* Confines itself to one processor, and to what others leave of it, before it makes the library start the helper. */
+static void *start_it_confined(void *unused) {
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0, "sched_getaffinity");
+    CPU_ZERO(&one);
+    for (int i = 0; CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    struct sched_param parameter = {0};
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
+    CHECK(syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &parameter) == 0, "sched_setscheduler");
+    churn();
+    pid_t thread;
+    cpu_set_t its;
+    for (unsigned ms = 0;; ms++) {
+        thread = helper();
+        if (thread != 0 && sched_getaffinity(thread, sizeof its, &its) == 0 && CPU_EQUAL(&its, &all) &&
+            syscall(SYS_sched_getscheduler, thread) == SCHED_OTHER)
+            return unused;
+        CHECK(ms < PATIENCE_MS, "thread %d is confined as the one that started it", (int)thread);
+        usleep(1000);
+    }
+}
+
+CASE(it_runs_where_the_program_may_whoever_starts_it) { join_thread(start_thread(start_it_confined, NULL)); }

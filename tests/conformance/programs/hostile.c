@@ -1,12 +1,9 @@
-/* Places that are short of something: system calls, addresses, mappings, memory; and libraries that see another malloc. A case that this
+/* Places that are short of something: addresses, mappings, memory; and libraries that see another malloc. A case that this
  * machine does not allow says why and exits with 77. */
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -31,35 +28,6 @@ static int write_to(const char *path, const char *text) {
     int done = write(file, text, strlen(text)) == (ssize_t)strlen(text);
     close(file);
     return done;
-}
-
-/* From now on the system refuses these calls with `error`. */
-static void refuse(int error, const long *calls, unsigned count) {
-    struct sock_filter filter[32];
-    unsigned length = 0;
-    filter[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (unsigned i = 0; i < count; i++) {
-        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
-        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
-    }
-    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_fprog program = {(unsigned short)length, filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        skip("this system has no seccomp filters: %s", strerror(errno));
-    errno = 0;
-    CHECK(syscall(SYS_madvise, NULL, 0, MADV_DONTNEED) == -1 && errno == error, "the filter does not filter");
-}
-
-CASE(a_sandbox_without_madvise_mremap_and_membarrier) {
-    const long calls[] = {SYS_madvise, SYS_mremap, SYS_membarrier};
-    refuse(EPERM, calls, 3);
-    exercise_with_threads();
-}
-
-CASE(a_sandbox_that_knows_none_of_them) {
-    const long calls[] = {SYS_madvise, SYS_mremap, SYS_membarrier, SYS_prctl};
-    refuse(ENOSYS, calls, 4);
-    exercise_with_threads();
 }
 
 /* What becomes of the pages of large blocks that are to move. */

@@ -9,8 +9,6 @@ cases!(
     Preloaded,
     libraries["hostile_library.c"],
     [
-        a_sandbox_without_madvise_mremap_and_membarrier,
-        a_sandbox_that_knows_none_of_them,
         a_system_that_moves_the_pages_of_one_mapping_at_a_time,
         pages_of_one_mapping_that_move_and_of_the_next_that_do_not,
         a_system_that_unmaps_a_place_before_it_refuses_to_move_pages_there,
@@ -26,6 +24,17 @@ cases!(
         a_library_that_sees_another_malloc_with_few_addresses_from_the_beginning,
         a_library_that_sees_another_malloc_with_locked_memory,
         a_storm_of_forks,
+    ]
+);
+
+cases!(
+    filters,
+    "filters.c",
+    [
+        a_sandbox_without_madvise_mremap_and_membarrier,
+        a_sandbox_that_knows_none_of_them,
+        a_sandbox_that_ends_services_for_calls_that_they_do_not_need,
+        such_a_sandbox_without_files,
     ]
 );
 

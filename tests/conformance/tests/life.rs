@@ -81,6 +81,7 @@ cases!(
         it_is_started_although_the_program_was_alone_before,
         it_ends_when_the_program_is_alone_again,
         it_is_gone_when_a_program_forks_that_is_alone_again,
+        it_runs_where_the_program_may_whoever_starts_it,
         there_is_none_after_a_thread_that_has_ended,
         a_process_ends_with_its_last_thread,
     ]

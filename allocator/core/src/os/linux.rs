@@ -2,6 +2,7 @@
 
 mod addresses;
 mod remap;
+mod resident;
 mod threads;
 
 use core::ffi::CStr;
@@ -10,6 +11,7 @@ use core::ptr::{self, NonNull};
 
 pub(crate) use self::addresses::{address_limit, each_mapping, give_up, make_writable, map_at, reserve};
 pub(crate) use self::remap::remap;
+pub(crate) use self::resident::resident;
 pub(crate) use self::threads::{never_had_threads, settle_thread, start_thread, thread_id, threads};
 use super::{ADDRESS_BITS, HugePages, Part};
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
@@ -145,21 +147,22 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
     usize::try_from(done) == Ok(bytes)
 }
 
-/// Reads the beginning of a file; how many bytes. By raw calls: the C library's are points where a thread may be cancelled.
+/// Opens a file to read from. By raw calls, as all that is done with files: the C library's are points where a thread may be cancelled.
+fn open(path: &CStr) -> Option<File> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path ends in a zero.
+    let file =
+        keeping_errno(|| unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) });
+    (file >= 0).then_some(File(file))
+}
+
+/// Reads the beginning of a file; how many bytes.
 fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
-    keeping_errno(|| {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: the path ends in a zero.
-        let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-        if file < 0 {
-            return None;
-        }
-        // SAFETY: the buffer is ours, and that long.
-        let length = unsafe { libc::syscall(libc::SYS_read, file, text.as_mut_ptr(), text.len()) };
-        // SAFETY: opened above, and used no more.
-        unsafe { libc::syscall(libc::SYS_close, file) };
-        usize::try_from(length).ok()
-    })
+    let file = open(path)?;
+    // SAFETY: the buffer is ours, and that long.
+    let length =
+        keeping_errno(|| unsafe { libc::syscall(libc::SYS_read, file.0, text.as_mut_ptr(), text.len()) });
+    usize::try_from(length).ok()
 }
 
 pub(crate) fn huge_pages() -> HugePages {
@@ -220,35 +223,6 @@ pub(crate) unsafe fn touch(address: usize) {
     let byte = ptr::with_exposed_provenance_mut::<u8>(address);
     // SAFETY: the caller's contract.
     unsafe { byte.write_volatile(byte.read_volatile()) };
-}
-
-pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
-    /// Not 0: the system does not tell (a filter of system calls). Asking again would be in vain, for each large block.
-    static REFUSED: AtomicU8 = AtomicU8::new(0);
-    // Relaxed: a hint.
-    if REFUSED.load(Ordering::Relaxed) != 0 {
-        return None;
-    }
-    let page = page_size();
-    // A byte for a page.
-    let mut pages = [0u8; 512];
-    let (mut at, mut found) = (start, 0);
-    while at < start + len && found <= most {
-        let looked_at = (start + len - at).min(pages.len() * page);
-        // SAFETY: the call writes a byte for each page of `looked_at` bytes.
-        let told = keeping_errno(|| unsafe {
-            libc::mincore(ptr::with_exposed_provenance_mut(at), looked_at, pages.as_mut_ptr()) == 0
-        });
-        if !told {
-            // Relaxed: as above.
-            REFUSED.store(1, Ordering::Relaxed);
-            return None;
-        }
-        let there = pages[..looked_at.div_ceil(page)].iter().filter(|page| **page & 1 != 0).count();
-        found += there * page;
-        at += looked_at;
-    }
-    Some(found)
 }
 
 /// # Safety
@@ -400,13 +374,13 @@ pub(crate) fn process_id() -> usize {
     unsafe { libc::getpid() as usize }
 }
 
-/// A file to write to; closed in the end, unless it is the standard error.
+/// An open file; closed in the end, unless it is the standard error.
 pub(crate) struct File(libc::c_long);
 
 impl Drop for File {
     fn drop(&mut self) {
         if self.0 != libc::c_long::from(libc::STDERR_FILENO) {
-            // SAFETY: opened by `create`, and used no more.
+            // SAFETY: opened by `open` or `create`, and used no more.
             keeping_errno(|| unsafe { libc::syscall(libc::SYS_close, self.0) });
         }
     }

@@ -77,14 +77,20 @@ fn create(body: Body, stack: Option<usize>) -> libc::c_int {
 }
 
 pub(crate) fn settle_thread(name: &CStr) {
-    let mut processors = MaybeUninit::<libc::cpu_set_t>::zeroed();
     let bytes = size_of::<libc::cpu_set_t>();
-    // SAFETY: the name ends in a zero, and is copied; a zeroed set and a zeroed parameter are valid; the calling thread alone is changed.
+    let mut own = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    let mut process = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: the name ends in a zero, and is copied; zeroed sets and a zeroed parameter are valid; the calling thread alone is changed.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-        libc::sched_setscheduler(0, libc::SCHED_OTHER, MaybeUninit::zeroed().as_ptr());
-        if libc::sched_getaffinity(libc::getpid(), bytes, processors.as_mut_ptr()) == 0 {
-            libc::sched_setaffinity(0, bytes, processors.as_ptr());
+        // What is as it should be is not set: a filter of system calls may end the program for that, but hardly for asking.
+        if libc::sched_getscheduler(0) != libc::SCHED_OTHER {
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, MaybeUninit::zeroed().as_ptr());
+        }
+        let is_known = libc::sched_getaffinity(0, bytes, own.as_mut_ptr()) == 0
+            && libc::sched_getaffinity(libc::getpid(), bytes, process.as_mut_ptr()) == 0;
+        if is_known && !libc::CPU_EQUAL(&*own.as_ptr(), &*process.as_ptr()) {
+            libc::sched_setaffinity(0, bytes, process.as_ptr());
         }
     }
 }
