@@ -21,6 +21,12 @@ pub(crate) fn window() -> core::ops::Range<usize> {
     0..1 << ADDRESS_BITS
 }
 
+/// The thread's `errno`.
+fn errno() -> libc::c_int {
+    // SAFETY: glibc gives every thread an errno that lives as long as the thread.
+    unsafe { *libc::__errno_location() }
+}
+
 /// Runs `call` and puts `errno` back: a malloc that succeeds must not change it.
 fn keeping_errno<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: glibc gives every thread an errno that lives as long as the thread.
@@ -138,7 +144,7 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
         let done =
             libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, parts.as_ptr(), parts.len(), advice, 0);
         // Refused for a locked page, the call is worth another try with other parts; what a system lacks it refuses otherwise.
-        if done < 0 && *libc::__errno_location() != libc::EINVAL {
+        if done < 0 && errno() != libc::EINVAL {
             // Relaxed: as above.
             REFUSED.store(1, Ordering::Relaxed);
         }
@@ -148,17 +154,19 @@ pub(crate) unsafe fn purge_together(parts: &[Part]) -> bool {
 }
 
 /// Opens a file to read from. By raw calls, as all that is done with files: the C library's are points where a thread may be cancelled.
-fn open(path: &CStr) -> Option<File> {
+/// Fails with the system's `errno`.
+fn open(path: &CStr) -> Result<File, libc::c_int> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path ends in a zero.
-    let file =
-        keeping_errno(|| unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) });
-    (file >= 0).then_some(File(file))
+    keeping_errno(|| {
+        // SAFETY: the path ends in a zero.
+        let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+        if file >= 0 { Ok(File(file)) } else { Err(errno()) }
+    })
 }
 
 /// Reads the beginning of a file; how many bytes.
 fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
-    let file = open(path)?;
+    let file = open(path).ok()?;
     // SAFETY: the buffer is ours, and that long.
     let length =
         keeping_errno(|| unsafe { libc::syscall(libc::SYS_read, file.0, text.as_mut_ptr(), text.len()) });
@@ -238,11 +246,11 @@ pub(crate) unsafe fn mark(start: usize, len: usize, huge: bool) -> bool {
 /// `[start, start + len)` was returned by [`map`], and may be given back if that is the advice.
 #[inline(never)]
 unsafe fn advise(start: usize, len: usize, advice: libc::c_int) -> Result<(), libc::c_int> {
-    // SAFETY: the caller's contract; glibc gives every thread an errno.
-    keeping_errno(|| unsafe {
-        match libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) {
+    keeping_errno(|| {
+        // SAFETY: the caller's contract.
+        match unsafe { libc::madvise(ptr::with_exposed_provenance_mut(start), len, advice) } {
             0 => Ok(()),
-            _ => Err(*libc::__errno_location()),
+            _ => Err(errno()),
         }
     })
 }
@@ -406,8 +414,7 @@ pub(crate) fn write(file: &File, mut bytes: &[u8]) {
             let written = unsafe { libc::syscall(libc::SYS_write, file.0, bytes.as_ptr(), bytes.len()) };
             match usize::try_from(written) {
                 Ok(count) if count > 0 => bytes = &bytes[count..],
-                // SAFETY: glibc gives every thread an errno.
-                _ if unsafe { *libc::__errno_location() } == libc::EINTR => {}
+                _ if errno() == libc::EINTR => {}
                 _ => return,
             }
         }

@@ -2,42 +2,59 @@
 
 use core::ptr;
 
-use super::{File, keeping_errno, open, page_size};
+use super::{File, errno, keeping_errno, open, page_size};
 use crate::sync::{AtomicU8, Ordering};
 
+/// Who can tell; none of it changes back.
+static TELLS: AtomicU8 = AtomicU8::new(CALL);
+/// `mincore`, as far as is known.
+const CALL: u8 = 0;
+/// The process's table of pages: there is a filter of system calls.
+const TABLE: u8 = 1;
+/// Nobody: the table cannot be read, and to try again could fill the system's log.
+const NOBODY: u8 = 2;
+
 pub(crate) fn resident(start: usize, len: usize, most: usize) -> Option<usize> {
-    if is_filtered() {
-        let table = open(c"/proc/self/pagemap")?;
-        sum(start, len, most, ENTRIES, |at, pages| count_in_table(&table, at, pages))
-    } else {
-        sum(start, len, most, ANSWERS, count_by_call)
+    // Relaxed, in all of this file: whoever sees an older value finds out the same.
+    match TELLS.load(Ordering::Relaxed) {
+        NOBODY => None,
+        CALL if !is_filtered() => sum(start, len, most, ANSWERS, count_by_call),
+        _ => {
+            let table = open_table()?;
+            sum(start, len, most, ENTRIES, |at, pages| count_in_table(&table, at, pages))
+        }
     }
 }
 
 /// Whether the thread's system calls go through a filter, which may end the program for one that it does not know. `mincore` is such a call (systemd's
 /// `@system-service`, which services are told to confine themselves to, has all others that this library makes).
 fn is_filtered() -> bool {
-    /// Not 0: it was so once, and stays so.
-    static FILTERED: AtomicU8 = AtomicU8::new(0);
-    // Relaxed: whoever does not see it asks again.
-    if FILTERED.load(Ordering::Relaxed) != 0 {
-        return true;
-    }
     keeping_errno(|| {
         // SAFETY: the call takes no pointer.
-        let filtered = match unsafe { libc::prctl(libc::PR_GET_SECCOMP) } {
-            0 => false,
+        match unsafe { libc::prctl(libc::PR_GET_SECCOMP) } {
+            0 => return false,
             // This system has no filters.
-            // SAFETY: glibc gives every thread an errno.
-            -1 => unsafe { *libc::__errno_location() != libc::EINVAL },
-            _ => true,
-        };
-        if filtered {
-            // Relaxed: as above.
-            FILTERED.store(1, Ordering::Relaxed);
+            -1 if errno() == libc::EINVAL => return false,
+            _ => {}
         }
-        filtered
+        // Relaxed: as above.
+        TELLS.store(TABLE, Ordering::Relaxed);
+        true
     })
+}
+
+/// The table, unless this process may not see it.
+fn open_table() -> Option<File> {
+    match open(c"/proc/self/pagemap") {
+        Ok(table) => Some(table),
+        // The program has too many files open at the moment.
+        Err(libc::EMFILE | libc::ENFILE) => None,
+        Err(_) => {
+            // Relaxed: as above.
+            TELLS.store(NOBODY, Ordering::Relaxed);
+            None
+        }
+    }
 }
 
 /// The bytes of all pages that `count` finds in memory, of `piece` pages at a time, until they are more than `most`.
