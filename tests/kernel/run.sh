@@ -11,8 +11,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-# Seconds after which the machine is switched off.
+# Seconds after which the machine is switched off; those that it may take to start.
 limit=900
+start=120
 
 if [ "${1:-}" = --install ]; then
     shift
@@ -27,7 +28,8 @@ programs=("$@")
 [ $# -gt 0 ] || programs=(filters glibc helper hostile limits purging)
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+machine=
+trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null || true; rm -rf "$work"' EXIT
 kernel=${AMPLE_KERNEL:-}
 if [ -z "$kernel" ]; then
     package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
@@ -61,9 +63,25 @@ done
 (cd "$disk" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/disk.gz"
 
 echo "an emulated machine with $(basename "$kernel"), at most $limit seconds"
-timeout "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 3000 -nographic -no-reboot \
-    -kernel "$kernel" -initrd "$work/disk.gz" -append "console=ttyS0 quiet panic=-1" </dev/null 2>"$work/errors" |
-    stdbuf -oL tr -d '\r' | grep --line-buffered -aoE '(Linux [0-9]|ok |skipped |FAILED |all done).*' | tee "$work/said" || true
+# Now and then a processor of the emulated machine loses its timer as the kernel starts, which then waits for ever: the machine is started anew.
+for attempt in 1 2 3; do
+    : >"$work/console"
+    timeout "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 3000 -nographic -no-reboot \
+        -kernel "$kernel" -initrd "$work/disk.gz" -append "console=ttyS0 quiet panic=-1" </dev/null >"$work/console" 2>"$work/errors" &
+    machine=$!
+    for ((second = 0; second < start; second++)); do
+        ! grep -qa 'Linux [0-9]' "$work/console" || break 2
+        kill -0 "$machine" 2>/dev/null || break
+        sleep 1
+    done
+    echo "run.sh: the machine did not start (attempt $attempt of 3, $second seconds); its last words: $(tail -n 3 "$work/console" "$work/errors" | tr -d '\r' | tr '\n' ' ')" >&2
+    kill "$machine" 2>/dev/null || true
+    wait "$machine" || true
+    machine=
+done
+[ -n "$machine" ] || exit 1
+tail -n +1 -f --pid="$machine" "$work/console" | stdbuf -oL tr -d '\r' |
+    grep --line-buffered -aoE '(Linux [0-9]|ok |skipped |FAILED |all done).*' | tee "$work/said" || true
 if ! grep -q '^all done$' "$work/said"; then
     cat "$work/errors" >&2
     echo "run.sh: the machine did not come to the end" >&2
