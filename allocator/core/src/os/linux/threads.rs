@@ -84,8 +84,10 @@ pub(crate) fn settle_thread(name: &CStr) {
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         // What is as it should be is not set: a filter of system calls may end the program for that, but hardly for asking.
-        if libc::sched_getscheduler(0) != libc::SCHED_OTHER {
-            libc::sched_setscheduler(0, libc::SCHED_OTHER, MaybeUninit::zeroed().as_ptr());
+        // (By raw calls: musl's functions of these names do nothing.)
+        let (usual, parameter) = (libc::SCHED_OTHER, MaybeUninit::<libc::sched_param>::zeroed());
+        if libc::syscall(libc::SYS_sched_getscheduler, 0) != usual.into() {
+            libc::syscall(libc::SYS_sched_setscheduler, 0, usual, parameter.as_ptr());
         }
         let is_known = libc::sched_getaffinity(0, bytes, own.as_mut_ptr()) == 0
             && libc::sched_getaffinity(libc::getpid(), bytes, process.as_mut_ptr()) == 0;
