@@ -73,7 +73,7 @@ fn check() -> Result<(usize, Vec<Violation>)> {
     let mut violations = dependencies::check(&workspace);
     let architecture =
         fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
-    let layered = layers::LAYERED.map(|(folder, heading)| (folder, layers::rows(&architecture, heading)));
+    let layered = layers::LAYERED.map(|(folder, heading)| (folder, layers::modules(&architecture, heading)));
     for path in &files {
         let file = path.strip_prefix(root).unwrap_or(path);
         let Ok(text) = fs::read_to_string(path) else { continue };
@@ -89,9 +89,9 @@ fn check() -> Result<(usize, Vec<Violation>)> {
         if ending == "rs" && file.starts_with("allocator/core") && !is_test(file) {
             found.extend(lines::unexplained_orderings(&text));
         }
-        for (folder, rows) in layered.iter().filter(|_| ending == "rs" && !is_test(file)) {
+        for (folder, modules) in layered.iter().filter(|_| ending == "rs" && !is_test(file)) {
             let module = layers::module_of(file, folder);
-            found.extend(module.map(|module| layers::upward(rows, module, &text)).unwrap_or_default());
+            found.extend(module.map(|module| layers::upward(modules, module, &text)).unwrap_or_default());
         }
         if ending == "md" && file != Path::new("CHANGELOG.md") {
             let exists = |mentioned: &str| {

@@ -4,7 +4,6 @@ use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Below, Lenders};
 use crate::budget::Budget;
-use crate::crowd::WANTED_RARELY;
 use crate::depot::Depots;
 use crate::heap::{Bin, Heap, MAGAZINE_COUNTS};
 use crate::magazine::{Batches, Magazine, Stack};
@@ -23,6 +22,8 @@ const UNORDERED_TIMES: u32 = 4;
 pub(crate) const SPARES_AT_ONCE: u32 = 8;
 /// Slow paths between two looks at the clock.
 pub(crate) const EVENTS_PER_LOOK: u32 = 64;
+/// Blocks of a class that it uses rarely that a thread of a crowd asks for at once.
+const WANTED_RARELY: u8 = 2;
 
 /// A whole allocator. The one that serves malloc is a static; tests make their own.
 ///

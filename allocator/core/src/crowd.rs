@@ -9,9 +9,6 @@ use crate::heap::Heap;
 use crate::size_class::{Class, FIRST_BULKY};
 use crate::starter;
 
-/// Blocks of a class that it uses rarely that a thread of a crowd asks for at once.
-pub(crate) const WANTED_RARELY: u8 = 2;
-
 impl Allocator {
     /// Whether a heap does without magazines of `class`, a bulky one: some threads wait for a processor, and its thread does not use the class steadily. (Not in a large program, of which such magazines
     /// are a small part.) Counts a slow path; if so, the heap has no magazine of the class from now on.

@@ -6,8 +6,8 @@
 //!
 //! In a process that never had a second thread no locks are taken, as with glibc: there a signal handler may fork, in the midst of a malloc that holds some.
 
-use crate::global::{HELPER, PROCESS};
 use crate::os;
+use crate::process::{HELPER, PROCESS};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
 

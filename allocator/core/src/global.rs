@@ -6,25 +6,22 @@ use core::mem::MaybeUninit;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
-use crate::allocator::{Allocator, Tables};
+use crate::allocator::Allocator;
 use crate::fork;
 use crate::growing::may_become_large;
 use crate::heap::{FRESH, Heap, Place};
-use crate::helper::{Helper, Next};
+use crate::helper::Next;
 use crate::interface::{keeps_place, small_size, to_resize};
 use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
+use crate::process::{HELPER, PROCESS};
 use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
 use crate::thresholds::Parameter;
 use crate::units::Entry;
-
-pub(crate) static PROCESS: Allocator = Allocator::new(&TABLES);
-static TABLES: Tables = Tables::new();
-pub(crate) static HELPER: Helper = Helper::new();
 
 /// The key whose destructor takes a thread's heap back, plus one; 0 until it is there.
 static KEY: AtomicU32 = AtomicU32::new(0);

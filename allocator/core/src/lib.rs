@@ -10,6 +10,7 @@
 
 mod allocator;
 mod arena;
+mod atomics;
 mod budget;
 mod claim;
 mod crowd;
@@ -34,6 +35,8 @@ pub mod options;
 mod os;
 mod pace;
 mod page_heap;
+#[cfg(not(any(test, miri)))]
+mod process;
 mod registry;
 mod report;
 mod size_class;
@@ -45,6 +48,7 @@ mod tend;
 pub mod text;
 #[cfg(not(any(test, miri)))]
 mod thread_local;
+mod threads;
 mod thresholds;
 mod trim;
 mod units;

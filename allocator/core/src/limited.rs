@@ -1,7 +1,7 @@
 //! What happens when the process limits itself, as far as the allocator must know of it.
 
-use crate::global::PROCESS;
 use crate::os;
+use crate::process::PROCESS;
 
 /// To be called before the process locks all of its memory. From then on free memory stays locked as well, for the program must not wait for a page.
 ///

@@ -1,23 +1,16 @@
-//! Threads come and go: heaps are attached and detached, arenas created, orphaned and adopted.
+//! Which heaps there are, who uses them and their arenas.
 
-use core::ptr::{self, NonNull};
+use core::ptr;
 
-use crate::allocator::Allocator;
-use crate::arena::Arena;
 use crate::heap::Heap;
 use crate::large_cache::Places;
 use crate::meta::Spares;
-use crate::os;
-use crate::size_class::{self, CLASSES, Class, LONG};
-use crate::sync::{self, Ordering};
 use crate::units::ARENAS;
 
 /// Index of the arena for threads without a heap.
-const COMMON: u16 = 1;
-/// Arenas for each processor, beside that one: heaps beyond share them, and so the room that each would keep in spans of its own. (As many as glibc makes.)
-pub(crate) const ARENAS_PER_PROCESSOR: usize = 8;
+pub(crate) const COMMON: u16 = 1;
 /// Heaps of threads that ended that are kept as they are, for the next threads: one for each processor, but no more than this.
-const WARM: usize = 8;
+pub(crate) const WARM: usize = 8;
 
 /// Who uses which arena. (The long array comes last: see [`Allocator`].)
 #[repr(C)]
@@ -25,15 +18,15 @@ pub(crate) struct Registry {
     /// Heaps in use.
     count_of_heaps: u32,
     /// Arenas that exist have the indices 1 … `count`.
-    count: u16,
+    pub(crate) count: u16,
     /// The first of the heaps.
     heaps: *const Heap,
     /// Heaps that no thread uses, with all that they hold, the longest unused first.
     warm: [Option<&'static Heap>; WARM],
     /// Records of heaps that no thread uses and that hold nothing.
-    spares: Spares<Heap>,
+    pub(crate) spares: Spares<Heap>,
     /// Places of their caches of large blocks.
-    places: Spares<Places>,
+    pub(crate) places: Spares<Places>,
     /// Heaps that use each arena.
     users: [u32; ARENAS],
 }
@@ -62,13 +55,23 @@ impl Registry {
         core::iter::successors(first, |heap| unsafe { heap.next.get().as_ref() })
     }
 
-    fn list(&mut self, heap: &'static Heap) {
+    /// How many of those there are.
+    pub(crate) fn count_of_heaps(&self) -> u32 {
+        self.count_of_heaps
+    }
+
+    /// How many of them are some thread's: those that are kept warm are nobody's.
+    pub(crate) fn count_of_threads(&self) -> usize {
+        self.count_of_heaps as usize - self.warm.iter().flatten().count()
+    }
+
+    pub(crate) fn list(&mut self, heap: &'static Heap) {
         heap.next.set(self.heaps);
         self.heaps = heap;
         self.count_of_heaps += 1;
     }
 
-    fn unlist(&mut self, heap: &Heap) {
+    pub(crate) fn unlist(&mut self, heap: &Heap) {
         match self.heaps().find(|other| ptr::eq(other.next.get(), heap)) {
             Some(before) => before.next.set(heap.next.get()),
             None => self.heaps = heap.next.get(),
@@ -77,243 +80,46 @@ impl Registry {
     }
 
     /// An arena without users (left by a thread that ended).
-    fn orphan(&self) -> Option<u16> {
+    pub(crate) fn orphan(&self) -> Option<u16> {
         (COMMON + 1..=self.count).find(|&index| self.users[usize::from(index)] == 0)
     }
 
     /// The arena with the fewest users.
-    fn least_used(&self) -> Option<u16> {
+    pub(crate) fn least_used(&self) -> Option<u16> {
         (COMMON + 1..=self.count).min_by_key(|&index| self.users[usize::from(index)])
     }
-}
+    /// Heaps that use the arena of this index.
+    pub(crate) fn users(&mut self, index: u16) -> &mut u32 {
+        &mut self.users[usize::from(index)]
+    }
 
-impl Allocator {
-    /// A heap for the calling thread; `None`: no memory.
-    pub fn attach(&self) -> Option<&'static Heap> {
-        let mut registry = self.registry.lock();
-        // That of the first arena: so the last ones are used rarely, and their spans become empty.
+    /// A warm heap for a new thread: that of the first arena, so that the last ones are used rarely, and their spans become empty.
+    pub(crate) fn take_warm(&mut self) -> Option<&'static Heap> {
         let index = |warm: &Option<&Heap>| Some((*warm)?.arena()?.index);
-        if let Some(place) =
-            registry.warm.iter_mut().filter(|warm| warm.is_some()).min_by_key(|warm| index(warm))
-            && let Some(warm) = place.take()
-        {
-            if let Some(arena) = warm.arena() {
-                arena.inbox.open();
-            }
-            return Some(warm);
-        }
-        self.common_arena_in(&mut registry)?;
-        let arena = match registry.orphan() {
-            Some(index) => self.arena(index),
-            None => match self.create_arena(&mut registry) {
-                Some(arena) => arena,
-                None => self.arena(registry.least_used()?),
-            },
-        };
-        let record = match registry.spares.take() {
-            Some(record) => record,
-            None => self.meta.lock().record()?,
-        };
-        let users = &mut registry.users[usize::from(arena.index)];
-        if *users == 0 {
-            arena.inbox.open();
-        }
-        *users += 1;
-        let heap = Heap::write_to(record);
-        heap.settle(arena, self.pool_of(arena));
-        self.apply_options(heap);
-        registry.list(heap);
-        self.budget.share_out(registry.count_of_heaps);
-        Some(heap)
+        self.warm.iter_mut().filter(|warm| warm.is_some()).min_by_key(|warm| index(warm))?.take()
     }
 
-    /// The arena that the heaps of `arena` take blocks of pooled classes from: `arena` itself, or, beyond as many as there are processors, one of those.
-    /// Such blocks may come from anywhere, and what a thread that waits for a processor does not use would be room of spans of its own that nobody uses.
-    fn pool_of(&self, arena: &Arena) -> &'static Arena {
-        let first = usize::from(COMMON + 1);
-        let place = usize::from(arena.index).saturating_sub(first) % os::processors();
-        self.arena((first + place) as u16)
+    /// The warm heap in this of [`WARM`] places, which is warm no more.
+    pub(crate) fn take_warm_at(&mut self, place: usize) -> Option<&'static Heap> {
+        self.warm[place].take()
     }
 
-    /// Takes a heap back. It stays warm for a while: a thread that begins soon gets it with its magazines, but for full ones of longer
-    /// blocks, which may never be asked for again. Of many such heaps the longest unused is emptied.
-    ///
-    /// # Safety
-    /// The heap came from [`Allocator::attach`] of this allocator, and its thread uses it no more.
-    pub unsafe fn detach(&self, heap: &'static Heap) {
-        heap.claim.enter();
-        let is_long = |class: &Class| size_class::of(*class).size >= LONG;
-        (1..=CLASSES).filter(is_long).for_each(|class| self.flush_depot(heap, class, true));
-        self.empty_large(heap);
-        heap.claim.leave();
-        let coldest = {
-            let mut registry = self.registry.lock();
-            // Nobody reads it any more: from now on blocks go straight back to their spans, which they would pin.
-            if let Some(arena) = heap.arena()
-                && registry.users[usize::from(arena.index)] == 1
-            {
-                self.flush_linked(arena.inbox.close());
-            }
-            let kept = os::processors().min(WARM);
-            match registry.warm[..kept].iter_mut().find(|place| place.is_none()) {
-                Some(place) => {
-                    *place = Some(heap);
-                    None
-                }
-                None => {
-                    registry.warm[..kept].rotate_left(1);
-                    registry.warm[kept - 1].replace(heap)
-                }
-            }
-        };
-        if let Some(coldest) = coldest {
-            self.retire(coldest);
-        }
-    }
-
-    /// Gives back all that a heap holds, and its record.
-    fn retire(&self, heap: &'static Heap) {
-        let Some(arena) = heap.arena() else { return };
-        // It is still listed: somebody who tends idle heaps may be about to claim it.
-        heap.claim.enter();
-        self.flush(heap);
-        heap.claim.leave();
-        let mut registry = self.registry.lock();
-        let users = &mut registry.users[usize::from(arena.index)];
-        *users -= 1;
-        if *users == 0 {
-            self.flush_linked(arena.inbox.close());
-            arena.release_empty(self.below());
-        }
-        registry.unlist(heap);
-        if let Some(places) = heap.large.close() {
-            // SAFETY: only this function knows the heap, and it has given them up.
-            unsafe { registry.places.put(NonNull::from(places)) };
-        }
-        // SAFETY: only this function knows the heap.
-        unsafe { registry.spares.put(NonNull::from(heap)) };
-        self.budget.share_out(registry.count_of_heaps);
-    }
-
-    /// Places for a cache of large blocks: all zeros; `None`: no memory.
-    pub(crate) fn large_places(&self) -> Option<&'static Places> {
-        let spare = self.registry.lock().places.take();
-        let record = match spare {
-            // SAFETY: a record of that size, which is nobody's.
-            Some(spare) => unsafe {
-                spare.write_bytes(0, 1);
-                spare
-            },
-            None => self.meta.lock().record()?,
-        };
-        // SAFETY: all zeros are places, and records are never unmapped.
-        Some(unsafe { record.as_ref() })
-    }
-
-    /// Whether several threads have heaps. (Those that are kept warm are no thread's.)
-    pub(crate) fn has_several_threads(&self) -> bool {
-        let registry = self.registry.lock();
-        registry.count_of_heaps as usize - registry.warm.iter().flatten().count() > 1
-    }
-
-    /// Empties the heaps that no thread uses.
-    pub(crate) fn retire_warm(&self) {
-        for index in 0..WARM {
-            let warm = self.registry.lock().warm[index].take();
-            if let Some(heap) = warm {
-                self.retire(heap);
-            }
-        }
-    }
-
-    /// The arena for threads without a heap: those that have ended it, and those for which there is no memory.
-    pub(crate) fn common_arena(&self) -> Option<&'static Arena> {
-        // Acquire: pairs with the Release in `create_arena`.
-        let arena = self.tables.arenas[usize::from(COMMON)].load(Ordering::Acquire);
-        // SAFETY: arenas live for ever.
-        unsafe { arena.as_ref() }.or_else(|| self.common_arena_in(&mut self.registry.lock()))
-    }
-
-    fn common_arena_in(&self, registry: &mut Registry) -> Option<&'static Arena> {
-        if registry.count < COMMON {
-            let common = self.create_arena(registry)?;
-            // Nobody empties this inbox: blocks go straight back to its spans.
-            self.flush_linked(common.inbox.close());
-        }
-        Some(self.arena(COMMON))
-    }
-
-    fn create_arena(&self, registry: &mut Registry) -> Option<&'static Arena> {
-        let index = registry.count + 1;
-        let most = usize::from(COMMON) + ARENAS_PER_PROCESSOR * os::processors();
-        if usize::from(index) > most.min(ARENAS - 1) {
+    /// Keeps a heap warm, as one of `most` at most; the longest unused one is returned where that is one too many.
+    pub(crate) fn keep_warm(&mut self, heap: &'static Heap, most: usize) -> Option<&'static Heap> {
+        let warm = &mut self.warm[..most];
+        if let Some(place) = warm.iter_mut().find(|place| place.is_none()) {
+            *place = Some(heap);
             return None;
         }
-        let record = self.meta.lock().record::<Arena>()?;
-        let arena = Arena::write_to(record, index);
-        self.tables.depots.spread_over(os::processors());
-        // Release: pairs with the Acquire in `arena` and `common_arena`.
-        self.tables.arenas[usize::from(index)].store(record.as_ptr(), Ordering::Release);
-        registry.count = index;
-        Some(arena)
+        warm.rotate_left(1);
+        warm[most - 1].replace(heap)
     }
 
-    /// Takes every lock, in the order in which nested ones are taken, so that no other thread is inside the allocator's shared state when
-    /// the process forks.
-    pub fn before_fork(&self) {
-        self.each_lock(|lock| {
-            lock.acquire();
-        });
-        sync::set_forking(true);
-    }
-
-    /// Gives every lock back, in the parent after a fork.
-    pub fn after_fork_in_parent(&self) {
-        sync::set_forking(false);
-        self.each_lock(|lock| lock.release());
-    }
-
-    /// Gives every lock back in the child, where only the calling thread lives on (with `heap`, if it has one), and makes the
-    /// other threads' arenas orphans. What their magazines held stays lost to the child.
-    pub fn after_fork_in_child(&self, heap: Option<&'static Heap>) {
-        sync::set_forking(false);
-        self.each_lock(|lock| lock.release());
-        self.tables.pages.forget_marks(self.ground());
-        let own = heap.and_then(Heap::arena).map_or(0, |arena| arena.index);
-        let mut registry = self.registry.lock();
-        let warm = registry.warm;
-        for index in COMMON + 1..=registry.count {
-            let is = |heap: &Heap| heap.arena().is_some_and(|arena| arena.index == index);
-            let users =
-                u32::from(index == own) + warm.into_iter().flatten().filter(|heap| is(heap)).count() as u32;
-            if registry.users[usize::from(index)] > 0 && users == 0 {
-                self.flush_linked(self.arena(index).inbox.close());
-            }
-            registry.users[usize::from(index)] = users;
+    /// Forgets all heaps but the warm ones and `own`: their threads are not in this process.
+    pub(crate) fn forget_others(&mut self, own: Option<&'static Heap>) {
+        (self.heaps, self.count_of_heaps) = (ptr::null(), 0);
+        for heap in self.warm.into_iter().flatten().chain(own).filter(|heap| heap.arena().is_some()) {
+            self.list(heap);
         }
-        // The other threads' heaps are lost, with what they hold.
-        let kept: [Option<&'static Heap>; WARM + 1] =
-            core::array::from_fn(|index| if index < WARM { warm[index] } else { heap });
-        (registry.heaps, registry.count_of_heaps) = (ptr::null(), 0);
-        for heap in kept.into_iter().flatten().filter(|heap| heap.arena().is_some()) {
-            registry.list(heap);
-        }
-        self.budget.share_out(registry.count_of_heaps);
-    }
-
-    #[inline(never)]
-    fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
-        visit(self.registry.raw());
-        for arena in &self.tables.arenas {
-            // Acquire: pairs with the Release in `create_arena`, which cannot run while the registry is locked.
-            // SAFETY: arenas live for ever.
-            if let Some(arena) = unsafe { arena.load(Ordering::Acquire).as_ref() } {
-                visit(arena.raw_lock());
-            }
-        }
-        self.tables.depots.parts().for_each(|part| visit(part.raw_lock()));
-        self.tables.pages.all().iter().for_each(|heap| visit(heap.raw()));
-        visit(self.spares.raw());
-        visit(self.meta.raw());
     }
 }

@@ -4,7 +4,6 @@ use crate::allocator::Allocator;
 use crate::options::Name;
 use crate::os;
 use crate::statistics::Statistics;
-use crate::text::Writer;
 
 impl Allocator {
     /// What the heap is made of.
@@ -49,7 +48,7 @@ impl Allocator {
     /// `asked`, or if it cannot be created.
     pub fn report(&self, asked: bool) {
         if let Some(file) = self.options.create(Name::StatsJson) {
-            let mut writer = Writer::new(file);
+            let mut writer = os::Writer::new(file);
             self.statistics().to_json(&mut |part| writer.add(part));
             writer.add("\n");
             return;
@@ -65,7 +64,7 @@ impl Allocator {
 
     /// Prints how the heap stands to standard error.
     pub fn print(&self) {
-        let mut writer = Writer::new(os::standard_error());
+        let mut writer = os::Writer::new(os::standard_error());
         self.statistics().to_text(&mut |part| writer.add(part));
     }
 }

@@ -1,12 +1,6 @@
-//! Atomics and the lock: the only file that knows whether `loom` is checking.
+//! Atomics and the lock. With `atomics`, the only file that knows whether `loom` is checking.
 
-#[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32};
-
-pub(crate) use core::sync::atomic::Ordering;
-
+pub(crate) use crate::atomics::*;
 #[cfg(not(loom))]
 use crate::os;
 

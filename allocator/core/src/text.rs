@@ -1,7 +1,5 @@
 //! Text without the standard library's formatting, which takes memory and code.
 
-use crate::os;
-
 /// Takes text, part by part.
 pub type Sink<'a> = &'a mut dyn FnMut(&str);
 
@@ -94,44 +92,6 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Text into a file, some hundred bytes at a time.
-pub(crate) struct Writer {
-    file: os::File,
-    bytes: [u8; 512],
-    used: usize,
-}
-
-impl Writer {
-    pub(crate) fn new(file: os::File) -> Self {
-        Self { file, bytes: [0; 512], used: 0 }
-    }
-
-    /// Appends a part.
-    pub(crate) fn add(&mut self, part: &str) {
-        let mut left = part.as_bytes();
-        while !left.is_empty() {
-            if self.used == self.bytes.len() {
-                self.flush();
-            }
-            let count = left.len().min(self.bytes.len() - self.used);
-            self.bytes[self.used..self.used + count].copy_from_slice(&left[..count]);
-            self.used += count;
-            left = &left[count..];
-        }
-    }
-
-    fn flush(&mut self) {
-        os::write(&self.file, &self.bytes[..self.used]);
-        self.used = 0;
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,14 +122,5 @@ mod tests {
         ["abc", "defgh", "", "ijk"].into_iter().for_each(|part| cut.add(part));
         assert_eq!(cut.length(), 11);
         assert_eq!(&room, b"abcdefgh");
-    }
-
-    #[test]
-    fn a_file_gets_all_parts_in_order() {
-        let expected: String = (0..1000).map(|n| n.to_string()).collect();
-        let mut writer = Writer::new(os::create(c"all-parts").expect("granted"));
-        (0..1000).for_each(|n| writer.add(Number::of(n).text()));
-        drop(writer);
-        assert_eq!(os::written(), expected.as_bytes());
     }
 }

@@ -5,6 +5,8 @@
 //! one thread at a time, which holds the lock, is inside the heap, or took the magazine out of an inbox.
 #![cfg(loom)]
 
+#[path = "../src/atomics.rs"]
+mod atomics;
 #[path = "../src/claim.rs"]
 mod claim;
 #[path = "../src/inbox.rs"]

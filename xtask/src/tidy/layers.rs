@@ -1,23 +1,23 @@
-//! The modules of a package use only those that ARCHITECTURE.md lists before them, or beside them.
+//! The modules of a package use only those that ARCHITECTURE.md lists before them.
 
 use std::path::Path;
 
-/// Folders of source whose modules ARCHITECTURE.md lists bottom-up, and the headings below which it does: in the first table, the lowest layer first. Modules of
-/// one row may use each other.
+/// Folders of source whose modules ARCHITECTURE.md lists bottom-up, and the headings below which it does: in the first table, the lowest layer first, row by row and
+/// from left to right.
 pub const LAYERED: [(&str, &str); 2] =
     [("allocator/core/src", "### Layers, bottom-up"), ("tool/src", "### The tool's layers, bottom-up")];
 
-/// The modules of each row of the list below `heading`, the lowest row first.
-pub fn rows<'a>(architecture: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+/// The modules of the list below `heading`, the lowest first.
+pub fn modules<'a>(architecture: &'a str, heading: &str) -> Vec<&'a str> {
     let table = architecture.split_once(heading).map_or("", |(_, below)| below);
     let lines =
         table.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
-    lines.filter_map(|line| line.split('|').nth(1)).map(modules).filter(|row| !row.is_empty()).collect()
+    lines.filter_map(|line| line.split('|').nth(1)).flat_map(named).collect()
 }
 
 /// The modules that the first cell of a row names in code quotes; `a/b` is a part of `a`.
-fn modules(cell: &str) -> Vec<&str> {
-    cell.split('`').skip(1).step_by(2).filter_map(|name| name.split('/').next()).collect()
+fn named(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2).filter_map(|name| name.split('/').next())
 }
 
 /// The module at the top of `folder` that a file in it belongs to; `None` for the file that only declares them.
@@ -27,18 +27,18 @@ pub fn module_of<'a>(file: &'a Path, folder: &str) -> Option<&'a str> {
     (module != "lib" && module != "main").then_some(module)
 }
 
-/// The lines of a file of `module` that use a module of a higher row, and what is wrong with them. Tests at the end of the file may use anything.
-pub fn upward(rows: &[Vec<&str>], module: &str, text: &str) -> Vec<(usize, String)> {
-    let row_of = |module: &str| rows.iter().position(|row| row.contains(&module));
-    let Some(own) = row_of(module) else {
+/// The lines of a file of `module` that use a module which comes after it, and what is wrong with them. Tests at the end of the file may use anything.
+pub fn upward(modules: &[&str], module: &str, text: &str) -> Vec<(usize, String)> {
+    let place_of = |module: &str| modules.iter().position(|other| *other == module);
+    let Some(own) = place_of(module) else {
         return vec![(0, format!("the module `{module}` is in no row of the layers in ARCHITECTURE.md"))];
     };
     let mut found = Vec::new();
     for (index, line) in text.lines().take_while(|line| !line.ends_with("mod tests {")).enumerate() {
         for used in line.split("crate::").skip(1).map(leading_name) {
-            if row_of(used).is_some_and(|row| row > own) {
+            if place_of(used).is_some_and(|place| place > own) {
                 let message =
-                    format!("`{module}` uses `{used}`, which is in a higher layer (ARCHITECTURE.md)");
+                    format!("`{module}` uses `{used}`, which comes after it in the layers (ARCHITECTURE.md)");
                 found.push((index + 1, message));
             }
         }
@@ -74,8 +74,8 @@ Each uses those above it.
 
     #[test]
     fn the_list_is_the_first_table_below_its_heading() {
-        assert_eq!(rows(ARCHITECTURE, HEADING), [vec!["sync", "os"], vec!["span", "span"], vec!["heap"]]);
-        assert!(rows(ARCHITECTURE, "### Nothing").is_empty());
+        assert_eq!(modules(ARCHITECTURE, HEADING), ["sync", "os", "span", "span", "heap"]);
+        assert!(modules(ARCHITECTURE, "### Nothing").is_empty());
     }
 
     #[test]
@@ -95,19 +95,22 @@ Each uses those above it.
     #[test]
     fn a_use_of_a_higher_module_is_found() {
         let text = "use crate::sync::Lock;\nuse crate::heap::Heap; // crate::heap_like\n";
-        let found = upward(&rows(ARCHITECTURE, HEADING), "span", text);
-        assert_eq!(found, [(2, "`span` uses `heap`, which is in a higher layer (ARCHITECTURE.md)".into())]);
+        let modules = modules(ARCHITECTURE, HEADING);
+        let message = "`span` uses `heap`, which comes after it in the layers (ARCHITECTURE.md)";
+        assert_eq!(upward(&modules, "span", text), [(2, message.into())]);
+        assert_eq!(upward(&modules, "sync", "use crate::os;\n").len(), 1, "to the right in its row");
     }
 
     #[test]
-    fn downward_sideways_and_in_tests_is_fine() {
-        let text = "use crate::os;\nuse crate::sync::Lock;\n#[cfg(test)]\nmod tests {\n    use crate::heap::Heap;\n}\n";
-        assert!(upward(&rows(ARCHITECTURE, HEADING), "sync", text).is_empty());
-        assert!(upward(&rows(ARCHITECTURE, HEADING), "heap", "use crate::span::Span;").is_empty());
+    fn downward_within_and_in_tests_is_fine() {
+        let modules = modules(ARCHITECTURE, HEADING);
+        let text = "use crate::os::File;\nuse crate::sync::Lock;\n#[cfg(test)]\nmod tests {\n    use crate::heap::Heap;\n}\n";
+        assert!(upward(&modules, "os", text).is_empty());
+        assert!(upward(&modules, "heap", "use crate::span::Span;").is_empty());
     }
 
     #[test]
     fn a_module_that_is_not_listed_is_found() {
-        assert_eq!(upward(&rows(ARCHITECTURE, HEADING), "attic", "").len(), 1);
+        assert_eq!(upward(&modules(ARCHITECTURE, HEADING), "attic", "").len(), 1);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use self::remap::remap;
 pub(crate) use self::resident::resident;
 pub(crate) use self::threads::{never_had_threads, settle_thread, start_thread, thread_id, threads};
 use super::{ADDRESS_BITS, HugePages, Part};
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::atomics::{AtomicU8, AtomicU32, Ordering};
 
 /// All addresses of a program.
 pub(crate) fn window() -> core::ops::Range<usize> {

@@ -77,6 +77,8 @@ pub(crate) enum Moved {
     No,
     /// They are where they were; but where they were to go may be anybody's from now on.
     PlaceLost,
+    /// A part of them moved, and nobody knows which: no use of them is safe.
+    Torn,
 }
 
 /// To whom a system gives huge pages.
@@ -107,6 +109,9 @@ pub(crate) type Body = extern "C" fn(*mut core::ffi::c_void) -> *mut core::ffi::
 
 mod cgroup;
 mod maps;
+mod writer;
+
+pub(crate) use writer::Writer;
 
 /// Whether the page at `address`, the first byte of a page of memory of `map`, is in memory; `false` where that is not known.
 pub(crate) fn is_resident(address: usize) -> bool {

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 
 pub(crate) use self::addresses::*;
 pub(crate) use self::threads::*;
-use crate::sync::{AtomicU32, Ordering};
+use crate::atomics::{AtomicU32, Ordering};
 
 /// Bytes of the simulated machine, shared by all tests of a process; touched only where they are used.
 const MEMORY: usize = if cfg!(miri) { 1 << 30 } else { 16 << 30 };
@@ -129,7 +129,7 @@ thread_local! {
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
-    static LOSES_PLACES: Cell<bool> = const { Cell::new(false) };
+    static MOVED: Cell<super::Moved> = const { Cell::new(super::Moved::No) };
 }
 
 /// Begins to count the calling thread's calls, and to refuse these.
@@ -307,7 +307,7 @@ pub(crate) fn grant_huge_pages(granted: bool) {
 /// Both ranges were returned by [`map`]; nobody uses the one at `from` but its owner, who calls, and nobody the one at `to`.
 pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, _remapped: bool) -> super::Moved {
     if refused(Call::Remap) {
-        return if LOSES_PLACES.get() { super::Moved::PlaceLost } else { super::Moved::No };
+        return MOVED.get();
     }
     let page = PAGE_SIZE.get();
     assert!((from | to).is_multiple_of(page), "no page begins at {from:#x}, or at {to:#x}");
@@ -321,10 +321,10 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, _remapped: bool) 
     super::Moved::Yes
 }
 
-/// Whether the calling thread's system, where it refuses to move pages, loses the place where they were to go.
+/// What becomes of pages that the calling thread's system refuses to move.
 #[cfg(test)]
-pub(crate) fn lose_places(loses: bool) {
-    LOSES_PLACES.set(loses);
+pub(crate) fn refuse_to_move(moved: super::Moved) {
+    MOVED.set(moved);
 }
 
 /// # Safety

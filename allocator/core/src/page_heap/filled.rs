@@ -6,7 +6,7 @@
 //! fill holes that are purged later. Blocks too short for a huge page of their own lie side by side in one, as small ones do
 //! ([`PageHeaps::bring_huge_page`](super::PageHeaps::bring_huge_page)).
 
-use super::huge::may_mark;
+use super::marked::may_mark;
 use super::score::Score;
 use super::{Ground, Shared};
 use crate::os;

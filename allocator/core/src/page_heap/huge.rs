@@ -2,7 +2,7 @@
 
 use super::filled::SHARES_MOST;
 use super::marked::Marks;
-use super::{Ground, Home, PageHeap, PageHeaps, Run, Shared, Source};
+use super::{Ground, Home, PageHeap, PageHeaps, Run, Source};
 use crate::options::Name;
 use crate::os;
 use crate::span::{Span, Use};
@@ -12,9 +12,6 @@ use crate::units::{CHUNK, UNIT};
 /// Units in spans of small blocks from which on fresh ones come in huge pages: 8 MiB. The unused part of a huge page is a
 /// quarter of the heap at most, and less the larger the heap.
 pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
-/// Units got from the system up to which huge pages may be asked for by marks on the mappings: 64 GiB. A chunk whose mark differs from its
-/// neighbours' is a mapping of its own, of which a process may have 65 530.
-const MARKS_UP_TO: usize = (64 << 30) / UNIT;
 
 /// What the page faults cost that a huge page saves. (Where a virtual machine tells its host which memory is free, the first use of each 4 KiB of a
 /// huge page may be a fault there: 2.8 ms were seen instead of 0.1.)
@@ -106,12 +103,6 @@ impl HugePages {
         // Relaxed: as above.
         self.known.store(Self::NEVER, Ordering::Relaxed);
     }
-}
-
-/// Whether marks may cost mappings.
-pub(super) fn may_mark(shared: &Shared) -> bool {
-    // Relaxed: a bound, give or take what others do meanwhile.
-    shared.mapped.load(Ordering::Relaxed) <= MARKS_UP_TO
 }
 
 /// What an arena wants for small blocks.

@@ -5,7 +5,7 @@
 use super::{Ground, PageHeap};
 use crate::os::{self, Moved};
 use crate::span::{Span, Use};
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 
 /// Bytes from which on moving pages costs less than copying them.
 pub(crate) const MOVED_FROM: usize = 512 << 10;
@@ -40,6 +40,7 @@ impl PageHeap {
                 self.forget(ground, to);
                 return false;
             }
+            Moved::Torn => sync::die("ample: the system moved a part of a block only\n"),
         }
         // Those that it had come along, and what it has grown by since is one more.
         ground.set_mappings(to, (from.mappings.get() + 1).min(mappings_most(to)));

@@ -6,8 +6,8 @@ use super::*;
 use crate::heap::FIRST_WANTED;
 use crate::large_cache;
 use crate::os;
-use crate::registry::ARENAS_PER_PROCESSOR;
 use crate::size_class::{self, CLASSES, ClassInfo};
+use crate::threads::ARENAS_PER_PROCESSOR;
 use crate::units::{self, UNIT};
 
 /// Of a class that does not fill lines, and of two that do, one of them long; none begins with blocks of the starter for long.

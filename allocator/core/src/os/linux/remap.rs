@@ -3,8 +3,8 @@
 use core::ptr;
 
 use super::{READ_WRITE, address_limit, each_mapping, keeping_errno, map_at, mmap, unmap, unmix};
+use crate::atomics::{AtomicU8, Ordering};
 use crate::os::Moved;
-use crate::sync::{self, AtomicU8, Ordering};
 
 const UNKNOWN: u8 = 0;
 const RIGHT: u8 = 1;
@@ -44,8 +44,9 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, remapped: bool) -
     let in_pieces = len >= PIECES_FROM;
     if known == RIGHT || !in_pieces && !remapped {
         // SAFETY: the caller's contract.
-        if unsafe { moved(from, to, len) } {
-            return Moved::Yes;
+        match unsafe { moved(from, to, len) } {
+            Moved::PlaceLost => {}
+            done => return done,
         }
         if refused(to, len) == Moved::PlaceLost {
             return Moved::PlaceLost;
@@ -91,12 +92,15 @@ unsafe fn moved_in_pieces(from: usize, to: usize, len: usize) -> Moved {
     for &end in &ends[..count] {
         let place = to + (start - from);
         // SAFETY: a part of both.
-        if !unsafe { moved(start, place, end - start) } {
-            let left = refused(place, end - start);
-            // SAFETY: what was moved before is the caller's, in either place.
-            return unsafe { moved_back(from, to, start - from, left) };
+        match unsafe { moved(start, place, end - start) } {
+            Moved::Yes => start = end,
+            Moved::PlaceLost => {
+                let left = refused(place, end - start);
+                // SAFETY: what was moved before is the caller's, in either place.
+                return unsafe { moved_back(from, to, start - from, left) };
+            }
+            torn => return torn,
         }
-        start = end;
     }
     Moved::Yes
 }
@@ -118,12 +122,12 @@ unsafe fn moved_back(from: usize, to: usize, len: usize, left: Moved) -> Moved {
     Moved::PlaceLost
 }
 
-/// Moves the pages; `false`: they are where they were, but nothing may be mapped where they were to go. Since Linux 6.17 pages in several mappings move, one mapping
-/// after the other: where that ends halfway, which would need the last mapping that a process may have, the process ends.
+/// Moves the pages, or loses their place. Since Linux 6.17 pages in several mappings move, one mapping after the other: where that ends halfway, which would
+/// need the last mapping that a process may have, they are torn.
 ///
 /// # Safety
 /// As for [`remap`].
-unsafe fn moved(from: usize, to: usize, len: usize) -> bool {
+unsafe fn moved(from: usize, to: usize, len: usize) -> Moved {
     let at = |address: usize| ptr::with_exposed_provenance_mut::<usize>(address);
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
     // SAFETY: the caller's contract. The first page is the first to move, and reads as zero from then on: its first word tells, which is made not to be zero.
@@ -134,12 +138,12 @@ unsafe fn moved(from: usize, to: usize, len: usize) -> bool {
         }
         let moved = keeping_errno(|| libc::mremap(at(from).cast(), len, len, flags, at(to)) == at(to).cast());
         if !moved && at(from).read_volatile() == 0 {
-            sync::die("ample: the system moved a part of a block only\n");
+            return Moved::Torn;
         }
         if is_zero {
             at(if moved { to } else { from }).write_volatile(0);
         }
-        moved
+        if moved { Moved::Yes } else { Moved::PlaceLost }
     }
 }
 
@@ -154,7 +158,7 @@ fn is_right() -> bool {
     // SAFETY: both halves are this function's alone, readable and writable, but for the second where nothing was moved.
     let (moved, right) = unsafe {
         at(from).write_volatile(1);
-        let moved = moved(from, to, HALF);
+        let moved = moved(from, to, HALF) == Moved::Yes;
         let there = moved && at(from).read_volatile() == 0 && at(to).read_volatile() == 1;
         at(from).write_volatile(1);
         let back = keeping_errno(|| libc::madvise(at(from).cast(), HALF, libc::MADV_DONTNEED)) == 0;

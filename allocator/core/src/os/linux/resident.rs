@@ -3,7 +3,7 @@
 use core::ptr;
 
 use super::{File, errno, keeping_errno, open, page_size};
-use crate::sync::{AtomicU8, Ordering};
+use crate::atomics::{AtomicU8, Ordering};
 
 /// Who can tell; none of it changes back.
 static TELLS: AtomicU8 = AtomicU8::new(CALL);

@@ -78,11 +78,11 @@ fn where_pages_could_not_go_and_the_place_is_lost_nothing_ever_lies() {
     let (lost, mapped) = (to.start.get()..to.end(), world.heap().mapped);
     // SAFETY: the run is this test's.
     unsafe { byte(from, 0).write(7) };
-    os::lose_places(true);
+    os::refuse_to_move(os::Moved::PlaceLost);
     os::inject(os::Faults::From(0));
     assert!(!world.heap().remap(world.ground(), from, to));
     os::inject(os::Faults::None);
-    os::lose_places(false);
+    os::refuse_to_move(os::Moved::No);
     // SAFETY: as above.
     assert_eq!(unsafe { byte(from, 0).read() }, 7);
     assert_eq!((sums(&world), world.heap().mapped), ((0, 5, 2), mapped - 9));
@@ -94,6 +94,16 @@ fn where_pages_could_not_go_and_the_place_is_lost_nothing_ever_lies() {
     let all = mapped - 9;
     let again: Vec<_> = (0..all).map_while(|_| world.allocate(1, UNIT)).collect();
     assert!(again.len() >= all && again.iter().all(|span| !lost.contains(&span.start.get())));
+}
+
+#[test]
+#[should_panic(expected = "a part of a block only")]
+fn a_program_whose_pages_moved_in_part_ends() {
+    let world = World::new();
+    let (from, to) = (large(&world, 4), large(&world, 4));
+    os::refuse_to_move(os::Moved::Torn);
+    os::inject(os::Faults::From(0));
+    world.heap().remap(world.ground(), from, to);
 }
 
 #[test]
