@@ -5,8 +5,10 @@
 //! - [`lines`]: length of files, marks of unfinished work, code in comments, comments on memory orderings
 //! - [`dependencies`]: which package may depend on which
 //! - [`layers`]: which module of the allocator's core and of the tool may use which
+//! - [`circles`]: modules use each other in no circle
 //! - [`documents`]: documents mention only files that exist
 
+mod circles;
 mod dependencies;
 mod documents;
 mod layers;
@@ -74,6 +76,7 @@ fn check() -> Result<(usize, Vec<Violation>)> {
     let architecture =
         fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
     let layered = layers::LAYERED.map(|(folder, heading)| (folder, layers::modules(&architecture, heading)));
+    let mut packages = circles::Packages::default();
     for path in &files {
         let file = path.strip_prefix(root).unwrap_or(path);
         let Ok(text) = fs::read_to_string(path) else { continue };
@@ -88,6 +91,9 @@ fn check() -> Result<(usize, Vec<Violation>)> {
         }
         if ending == "rs" && file.starts_with("allocator/core") && !is_test(file) {
             found.extend(lines::unexplained_orderings(&text));
+        }
+        if ending == "rs" && !is_test(file) {
+            packages.add(file, &text);
         }
         for (folder, modules) in layered.iter().filter(|_| ending == "rs" && !is_test(file)) {
             let module = layers::module_of(file, folder);
@@ -106,6 +112,7 @@ fn check() -> Result<(usize, Vec<Violation>)> {
             message,
         }));
     }
+    violations.extend(packages.circles());
     violations.sort();
     Ok((files.len(), violations))
 }

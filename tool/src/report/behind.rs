@@ -4,15 +4,23 @@
 use ample_protocol::Measurement;
 use serde::Serialize;
 
-use super::comparison::{Ratios, compare, peak_rss};
-use super::summary::Row;
+use super::comparison::{Floor, Ratios, compare, peak_rss};
 use super::units;
 use crate::allocators::Allocator;
 use crate::record::operations_per_second;
 use crate::stats::{MIN_BLOCKS, Metric, Resamples, Verdict};
 
-/// The measurements of a row, one a block, by allocator; none for what has no number, and for limits.
-pub type Runs<'a> = Vec<Option<Vec<&'a Measurement>>>;
+/// What was measured in a row.
+pub struct Runs<'a> {
+    /// The workload, as in tables.
+    pub workload: &'a str,
+    /// Threads.
+    pub threads: u32,
+    /// How far glibc differs from itself in this row; none where that was not measured.
+    pub noise_floor: Option<Floor>,
+    /// The measurements, one a block, by allocator; none for what has no number, and for limits.
+    pub measured: Vec<Option<Vec<&'a Measurement>>>,
+}
 
 /// An allocator beside the best other one of each row, in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,8 +66,7 @@ impl Behind {
 /// is. So more rows may be counted than there are, not fewer.
 pub fn behind(
     allocators: &[Allocator],
-    rows: &[Row],
-    runs: &[Runs<'_>],
+    rows: &[Runs<'_>],
     metric: Metric,
     resamples: &Resamples,
     blocks: usize,
@@ -68,10 +75,10 @@ pub fn behind(
         return vec![None; allocators.len()];
     }
     let mut pairs = Vec::new();
-    for (row, runs) in rows.iter().zip(runs) {
-        for (index, own) in runs.iter().enumerate() {
+    for row in rows {
+        for (index, own) in row.measured.iter().enumerate() {
             let Some(own) = own else { continue };
-            let Some((best, theirs)) = best_other(runs, index, metric) else { continue };
+            let Some((best, theirs)) = best_other(row, index, metric) else { continue };
             let Some(ratios) = Ratios::of(own, theirs, resamples) else { continue };
             pairs.push((row, index, best, ratios));
         }
@@ -87,7 +94,7 @@ pub fn behind(
             _ => continue,
         };
         let by = allocators[*best].name.clone();
-        behind.beaten.push(Beaten { workload: row.workload.clone(), threads: row.threads, by, ratio });
+        behind.beaten.push(Beaten { workload: row.workload.into(), threads: row.threads, by, ratio });
     }
     for behind in &mut all {
         behind.beaten.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
@@ -97,7 +104,7 @@ pub fn behind(
 
 /// The allocator other than this one with the highest throughput, or the smallest peak, in geometric mean.
 fn best_other<'a, 'b>(
-    runs: &'b Runs<'a>,
+    row: &'b Runs<'a>,
     index: usize,
     metric: Metric,
 ) -> Option<(usize, &'b [&'a Measurement])> {
@@ -108,7 +115,7 @@ fn best_other<'a, 'b>(
         });
         figures.sum()
     };
-    let others = runs.iter().enumerate().filter(|(other, _)| *other != index);
+    let others = row.measured.iter().enumerate().filter(|(other, _)| *other != index);
     let measured = others.filter_map(|(other, runs)| Some((other, runs.as_deref()?)));
     measured.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)))
 }

@@ -13,7 +13,7 @@ use super::counted::CountedTable;
 use super::distribution::{Spread, distribution, spreads};
 use super::leak::Leaks;
 use super::lines::{Glance, Line, Noise, Standing, floors, glances, lines, overall, standings};
-use super::measured::{self, Block};
+use super::measured::{self, Block, Plot};
 use super::palette::{COLOURS, look, style_sheet};
 use super::summary::{Cell, Row, Summary};
 use super::tails::Tails;
@@ -101,13 +101,6 @@ struct LeakTable {
     predictions: Vec<String>,
     head: Vec<String>,
     lines: Vec<Vec<String>>,
-}
-
-/// A drawing, and what it shows.
-#[derive(Serialize)]
-pub(super) struct Plot {
-    pub(super) title: String,
-    pub(super) svg: String,
 }
 
 /// Writes the plots, the page and its Markdown into the folder, and returns the page's path.

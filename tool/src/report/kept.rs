@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{table, units};
+use super::{columns, units};
 use crate::allocators::Allocator;
 use crate::record::{Judgement, Pass};
 use crate::run::Conclusion;
@@ -63,7 +63,7 @@ impl Kept {
             .iter()
             .map(|row| std::iter::once(row.server.clone()).chain(row.bytes.iter().map(text)).collect())
             .collect();
-        format!("\nMemory of servers one second after their load\n{}\n", table::rows(&head, &cells, 1))
+        format!("\nMemory of servers one second after their load\n{}\n", columns::rows(&head, &cells, 1))
     }
 }
 

@@ -4,7 +4,7 @@ use ample_protocol::Measurement;
 use serde::Serialize;
 
 use super::series::{Samples, Series};
-use super::{table, units};
+use super::{columns, units};
 use crate::allocators::Allocator;
 use crate::record::FaultPrediction;
 use crate::run::{Conclusion, FAULTS, Plan, Shape, predictions};
@@ -152,7 +152,7 @@ impl Leaks {
     /// What follows the tables on standard output.
     pub fn text(&self) -> String {
         let (head, lines) = self.table();
-        let (formulas, table) = (self.lines().join("\n  "), table::rows(&head, &lines, 2));
+        let (formulas, table) = (self.lines().join("\n  "), columns::rows(&head, &lines, 2));
         format!("heap-leak: {}\n  {formulas}\n{table}\n{}\n", Self::ABOUT, Self::NOTE)
     }
 }

@@ -4,10 +4,18 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::grids::{self, Grid};
-use super::html::Plot;
 use super::measures::{Found, Measures};
 use super::memory_curves::memory_curves;
 use super::units;
+
+/// A drawing, and what it shows.
+#[derive(Serialize)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// The drawing.
+    pub svg: String,
+}
 
 /// One measure of one workload.
 #[derive(Serialize)]

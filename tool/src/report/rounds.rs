@@ -6,8 +6,7 @@
 use anyhow::Result;
 
 use super::grids::{Grid, GridLine};
-use super::html::Plot;
-use super::measured::Block;
+use super::measured::{Block, Plot};
 use super::palette::{COLOURS, FAINT, Look, Marker, look};
 use super::plots::{Curve, Frame, draw};
 use super::series::Values;

@@ -8,12 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::campaign::Session;
-use super::plan::{Entry, Step};
-use crate::record::{BlockLog, Judgement, Pass, Sample};
+use crate::record::{BlockLog, Pass, Sample};
 
 /// What a sample is of: pass, block, attempt, allocator, workload, threads.
-type Key = (Pass, Option<usize>, usize, String, String, u32);
+pub(super) type Key = (Pass, Option<usize>, usize, String, String, u32);
 
 /// Why an attempt was run again where nobody wrote it down.
 const UNKNOWN: &str = "the run that found why was killed before it wrote that down";
@@ -67,13 +65,25 @@ impl Past {
         self.samples.get_mut(key)?.pop_front()
     }
 
-    fn has(&self, key: &Key) -> bool {
+    /// Whether there is such a one.
+    pub(super) fn has(&self, key: &Key) -> bool {
         self.samples.get(key).is_some_and(|left| !left.is_empty())
     }
 
     fn of_attempt(&self, block: usize, attempt: usize) -> impl Iterator<Item = &Sample> {
         let samples = self.samples.values().flatten();
         samples.filter(move |sample| sample.block == Some(block) && sample.attempt == attempt)
+    }
+
+    /// Whether an attempt at a block was begun, and something is left of it.
+    pub(super) fn is_begun(&self, block: usize, attempt: usize) -> bool {
+        self.of_attempt(block, attempt).next().is_some()
+    }
+
+    /// The log of an attempt that ended.
+    pub(super) fn log_of(&self, block: usize, attempt: usize) -> BlockLog {
+        let logged = self.log.iter().find(|log| (log.block, log.attempt) == (block, attempt));
+        logged.cloned().unwrap_or_else(|| self.reconstructed(block, attempt))
     }
 
     /// The log of an attempt that ended, where the run did not live to write it. (Only one that was disturbed is followed by another.)
@@ -101,57 +111,11 @@ fn key(sample: &Sample) -> Key {
     (*pass, *block, *attempt, allocator.clone(), workload.clone(), *threads)
 }
 
-impl Session<'_> {
-    /// What is known of this attempt at a block.
-    pub(super) fn recall(&self, block: usize, attempt: usize) -> Recall {
-        let logged = self.past.log.iter().find(|log| (log.block, log.attempt) == (block, attempt));
-        if self.past.of_attempt(block, attempt).next().is_none() {
-            return Recall::Nothing;
-        }
-        let is_there = |step: &Step| {
-            self.out.contains(&(step.allocator, step.row)) || self.past.has(&self.key(block, attempt, *step))
-        };
-        if !self.campaign.plan.block(block, self.participants.len()).iter().all(is_there) {
-            return Recall::Unfinished;
-        }
-        Recall::Whole(logged.cloned().unwrap_or_else(|| self.past.reconstructed(block, attempt)))
-    }
-
-    /// Passes over an attempt that was not run to its end. What failed in it stays failed.
-    pub(super) fn pass_over(&mut self, block: usize, attempt: usize) {
-        for step in self.campaign.plan.block(block, self.participants.len()) {
-            let Some(sample) = self.past.take(&self.key(block, attempt, step)) else { continue };
-            if !matches!(sample.result, Judgement::Measured(_)) {
-                self.samples.push(sample);
-                self.drop_out(step.allocator, &[step.row]);
-            }
-        }
-    }
-
-    /// The sample that a process would give, where there is one already.
-    pub(super) fn known(
-        &mut self,
-        entry: &Entry,
-        pass: Pass,
-        block: Option<(usize, usize)>,
-        step: Step,
-    ) -> Option<Sample> {
-        let (block, attempt) = (block.map(|(block, _)| block), block.map_or(0, |(_, attempt)| attempt));
-        let allocator = self.participants[step.allocator].name.clone();
-        self.past.take(&(pass, block, attempt, allocator, entry.label.clone(), step.row.threads))
-    }
-
-    fn key(&self, block: usize, attempt: usize, step: Step) -> Key {
-        let allocator = self.participants[step.allocator].name.clone();
-        let workload = self.campaign.plan.entries[step.row.entry].label.clone();
-        (Pass::Timed, Some(block), attempt, allocator, workload, step.row.threads)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::allocators::Allocator;
+    use crate::record::Judgement;
     use crate::run::testing::{Asked, conclude_from};
     use crate::run::{Conclusion, Past};
 

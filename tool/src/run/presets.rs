@@ -12,7 +12,7 @@ mod programs;
 
 use std::time::Duration;
 
-use super::measures::Measure;
+use super::measure::Measure;
 use crate::error::{UsageError, unknown};
 
 /// How much work a run does.

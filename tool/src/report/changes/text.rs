@@ -2,7 +2,7 @@
 
 use super::{Change, Changes, Step};
 use crate::report::comparison::Comparison;
-use crate::report::{table, units};
+use crate::report::{columns, table, units};
 use crate::stats::{EQUIVALENT_AT_MOST, MARGIN, Verdict};
 
 /// The result in a sentence or two.
@@ -80,7 +80,7 @@ impl Changes {
         ];
         let head = head.map(str::to_owned);
         let cells: Vec<Vec<String>> = self.rows.iter().chain(&self.means).map(cells).collect();
-        text += &format!("\n{}\n", table::rows(&head, &cells, 3));
+        text += &format!("\n{}\n", columns::rows(&head, &cells, 3));
         text += &format!(
             "Changes with intervals that hold for the whole table; ? cannot tell; = no change of more than {:.0} %, or of \
              what both runs' noise floors allow together, up to {:.0} %: ±.\n",

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use self::scaling::Scaling;
 use super::summary::{Cell, Summary};
-use super::{table, units};
+use super::{columns, table, units};
 use crate::record::{Judgement, Pass};
 use crate::run::Conclusion;
 use crate::stats::{MIN_BLOCKS, Metric as Axis, hodges_lehmann};
@@ -155,7 +155,7 @@ impl Compared {
             })
             .collect();
         let environment = self.environment.as_ref().map_or(String::new(), |text| format!("{text}\n"));
-        let mut text = format!("{}\n{environment}\n{}\n", self.verdict, table::rows(&head, &cells, 1));
+        let mut text = format!("{}\n{environment}\n{}\n", self.verdict, columns::rows(&head, &cells, 1));
         text.push_str(&if summary.blocks >= MIN_BLOCKS {
             table::LEGEND.into()
         } else {

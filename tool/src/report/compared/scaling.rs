@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::record::operations_per_second;
 use crate::report::summary::Summary;
-use crate::report::{table, units};
+use crate::report::{columns, units};
 use crate::run::Conclusion;
 use crate::stats::{Bootstrap, Estimate, MIN_BLOCKS, Resamples, hodges_lehmann, log_ratio};
 use crate::trial::{LOAD_PROCESSORS, Subject};
@@ -257,7 +257,7 @@ pub fn table(all: &[Scaling]) -> String {
             scaling.word.to_owned(),
         ]
     };
-    format!("\n{}\n", table::rows(&head, &all.iter().map(line).collect::<Vec<_>>(), 1))
+    format!("\n{}\n", columns::rows(&head, &all.iter().map(line).collect::<Vec<_>>(), 1))
 }
 
 #[cfg(test)]

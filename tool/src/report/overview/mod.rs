@@ -4,7 +4,7 @@ mod page;
 
 use serde::Serialize;
 
-use super::{Summary, table};
+use super::{Summary, columns, table};
 use crate::merge::Merged;
 use crate::record::{Machine, Run, Sample};
 use crate::run::recorded;
@@ -48,7 +48,7 @@ impl Told {
         let line = |text: &String| format!("{text}\n");
         let note = self.note.as_ref().map_or(String::new(), line);
         let environment = self.run.configured_from_outside().as_ref().map_or(String::new(), line);
-        let table = table::text_table(&self.summary, table::terminal_width());
+        let table = table::text_table(&self.summary, columns::terminal_width());
         format!("{}\n{environment}\n{note}{table}", self.summary.verdict)
     }
 }
