@@ -9,7 +9,10 @@ echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mount -t devtmpfs none /dev
 mount -t tmpfs none /tmp
 ifconfig lo 127.0.0.1 up
-echo madvise >/sys/kernel/mm/transparent_hugepage/enabled
+# As Debian has it; and what looks for memory to make huge pages of does so all the time.
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+echo 100 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+echo 40960 >/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan
 echo "Linux $(uname -r)"
 cd /programs || poweroff -f
 export CONFORMANCE_LIBRARY=/libample.so

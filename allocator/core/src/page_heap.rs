@@ -336,6 +336,8 @@ impl PageHeap {
         self.mapped += got;
         // Relaxed: a bound, give or take what others do meanwhile.
         let before = ground.shared.mapped.fetch_add(got, Ordering::Relaxed);
+        // SAFETY: fresh memory, which nobody else knows.
+        unsafe { huge::bar(start, got * UNIT) };
         // A touch before any part of it is marked for huge pages: the kernel never joins mappings again that had their first page fault
         // each by itself. (The first is touched by the program long before that.)
         if before > 0 {

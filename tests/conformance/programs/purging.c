@@ -1,5 +1,6 @@
 /* Memory that comes back although the program does nothing, in a process of several threads. Each case waits until as much is
  * back as must be, and fails after half a minute. */
+#include <inttypes.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -133,4 +134,32 @@ CASE(blocks_that_nobody_touches_are_not_in_memory) {
         size_t more = status_bytes("RssAnon:") - before;
         CHECK(more <= BYTES / 16, "%zu bytes are resident for blocks of %zu", more, sizes[i]);
     }
+}
+
+/* Bytes of huge pages in the mapping that holds `address`. */
+static size_t huge_pages_around(const void *address) {
+    char line[300];
+    FILE *mappings = fopen("/proc/self/smaps", "r");
+    CHECK(mappings != NULL, "/proc/self/smaps");
+    int found = 0;
+    size_t kilobytes = 0;
+    while (fgets(line, sizeof line, mappings) != NULL) {
+        uintptr_t start, end;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &start, &end) == 2)
+            found = start <= (uintptr_t)address && (uintptr_t)address < end;
+        else if (found)
+            sscanf(line, "AnonHugePages: %zu kB", &kilobytes);
+    }
+    fclose(mappings);
+    return kilobytes << 10;
+}
+
+/* Where the system gives huge pages to all memory, one for the first blocks would be two megabytes. */
+CASE(a_small_program_has_no_huge_pages) {
+    unsigned char *block = NULL;
+    for (unsigned i = 0; i < 1000; i++) {
+        block = malloc(100);
+        fill(block, 100, i);
+    }
+    CHECK(huge_pages_around(block) == 0, "%zu bytes in huge pages", huge_pages_around(block));
 }

@@ -92,6 +92,7 @@ cases!(
     "purging.c",
     [
         a_program_of_one_thread_stays_one,
+        a_small_program_has_no_huge_pages,
         blocks_that_nobody_touches_are_not_in_memory,
         free_memory_comes_back_by_itself,
         free_memory_comes_back_where_only_one_thread_allocates,

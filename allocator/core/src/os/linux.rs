@@ -13,7 +13,7 @@ pub(crate) use self::addresses::{address_limit, each_mapping, give_up, make_writ
 pub(crate) use self::remap::remap;
 pub(crate) use self::resident::resident;
 pub(crate) use self::threads::{never_had_threads, settle_thread, start_thread, thread_id, threads};
-use super::{ADDRESS_BITS, HugePages, Part};
+use super::{ADDRESS_BITS, Part};
 use crate::atomics::{AtomicU8, AtomicU32, Ordering};
 
 /// All addresses of a program.
@@ -173,11 +173,11 @@ fn read(path: &CStr, text: &mut [u8]) -> Option<usize> {
     usize::try_from(length).ok()
 }
 
-pub(crate) fn huge_pages() -> HugePages {
+pub(crate) fn huge_pages() -> bool {
     let (mut enabled, mut size) = ([0u8; 64], [0u8; 24]);
     let enabled_len = read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut enabled).unwrap_or(0);
     let size_len = read(c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", &mut size).unwrap_or(0);
-    HugePages::told(&enabled[..enabled_len], &size[..size_len])
+    super::gives_huge_pages(&enabled[..enabled_len], &size[..size_len])
 }
 
 /// How many the process may use, as it was when somebody asked first.

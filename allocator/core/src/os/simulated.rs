@@ -251,8 +251,8 @@ pub(crate) fn processors() -> usize {
     4
 }
 
-pub(crate) fn huge_pages() -> super::HugePages {
-    if refused(Call::HugePages) { super::HugePages::Never } else { super::HugePages::OnRequest }
+pub(crate) fn huge_pages() -> bool {
+    !refused(Call::HugePages)
 }
 
 /// # Safety

@@ -6,7 +6,6 @@
 //! fill holes that are purged later. Blocks too short for a huge page of their own lie side by side in one, as small ones do
 //! ([`PageHeaps::bring_huge_page`](super::PageHeaps::bring_huge_page)).
 
-use super::marked::may_mark;
 use super::score::Score;
 use super::{Ground, Shared};
 use crate::os;
@@ -20,6 +19,16 @@ const FRESH: u8 = 16;
 pub(super) const SHARES_MOST: usize = CHUNK / UNIT / 2;
 /// One in so many of those is looked at until one is filled: a look takes as long as the page fault of a block of which little is touched.
 const SHORT_LOOKS: u8 = 8;
+
+/// Units got from the system up to which huge pages may be asked for by marks on the mappings: 64 GiB. A chunk whose mark differs from its
+/// neighbours' is a mapping of its own, of which a process may have 65 530.
+const MARKS_UP_TO: usize = (64 << 30) / UNIT;
+
+/// Whether marks may cost mappings.
+fn may_mark(shared: &Shared) -> bool {
+    // Relaxed: a bound, give or take what others do meanwhile.
+    shared.mapped.load(Ordering::Relaxed) <= MARKS_UP_TO
+}
 
 /// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.
 pub(super) struct Filled {
@@ -108,20 +117,14 @@ impl Ground<'_> {
     pub(crate) fn mark_fresh(self, span: &Span) {
         let chunks = chunks(span);
         let (marked, filled) = (span.marked_to.get(), &self.shared.filled);
-        let given = || self.shared.huge_pages.given(self);
+        let are_given = || self.shared.huge_pages.are_given(self);
         if chunks.is_empty() && marked == 0 {
-            if span.units.get() <= SHARES_MOST
-                && self.shared.short.is_due()
-                && given() != os::HugePages::Never
-            {
+            if span.units.get() <= SHARES_MOST && self.shared.short.is_due() && are_given() {
                 self.shared.short.watch(span.start.get(), span.units.get());
             }
             return;
         }
-        if chunks.end <= marked.max(chunks.start)
-            || !may_mark(self.shared)
-            || given() != os::HugePages::OnRequest
-        {
+        if chunks.end <= marked.max(chunks.start) || !may_mark(self.shared) || !are_given() {
             return;
         }
         if !filled.expects(marked == 0) {

@@ -13,6 +13,16 @@ use crate::units::{CHUNK, UNIT};
 /// quarter of the heap at most, and less the larger the heap.
 pub(super) const HUGE_FROM: usize = (8 << 20) / UNIT;
 
+/// Makes memory of the heap do without huge pages until it is marked for them, also where the system gives them to all memory, as Debian's and Red Hat's do. A small heap would have one for its
+/// first block, and a large block one for a few of its pages; and the system would fill again what is given back of either.
+///
+/// # Safety
+/// It is memory of [`os::map`], of which nobody marked any.
+pub(super) unsafe fn bar(start: usize, bytes: usize) {
+    // SAFETY: the caller's contract. Where the system refuses there may be such pages.
+    unsafe { os::mark(start, bytes, false) };
+}
+
 /// What the page faults cost that a huge page saves. (Where a virtual machine tells its host which memory is free, the first use of each 4 KiB of a
 /// huge page may be a fault there: 2.8 ms were seen instead of 0.1.)
 const SAVED_US: i64 = 700;
@@ -22,7 +32,7 @@ const GAIN_MAX_US: i64 = 50_000;
 /// How long none is asked for after that, in milliseconds.
 const DEAR_MS: usize = 10_000;
 
-/// To whom the system gives huge pages, once somebody has asked.
+/// Whether the system gives huge pages, once somebody has asked.
 pub(super) struct HugePages {
     known: AtomicU8,
     /// What they saved so far, in microseconds.
@@ -33,9 +43,8 @@ pub(super) struct HugePages {
 
 impl HugePages {
     const UNKNOWN: u8 = 0;
-    const NEVER: u8 = 1;
-    const ON_REQUEST: u8 = 2;
-    const ALWAYS: u8 = 3;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
 
     pub(super) const fn new() -> Self {
         Self {
@@ -45,29 +54,21 @@ impl HugePages {
         }
     }
 
-    /// Never, if nobody wants them, the system has refused one, or they are too dear at the moment.
-    pub(super) fn given(&self, ground: Ground) -> os::HugePages {
+    /// Whether there are any for what is marked: not if nobody wants them, the system has refused one, or they are too dear at the moment.
+    pub(super) fn are_given(&self, ground: Ground) -> bool {
         // Relaxed: a hint.
         let dear_until = self.dear_until_ms.load(Ordering::Relaxed);
         if dear_until > 0 && dear_until > os::now_ms() as usize {
-            return os::HugePages::Never;
+            return false;
         }
         // Relaxed, here and below: everybody comes to the same result.
         match self.known.load(Ordering::Relaxed) {
             Self::UNKNOWN => {}
-            Self::NEVER => return os::HugePages::Never,
-            Self::ON_REQUEST => return os::HugePages::OnRequest,
-            _ => return os::HugePages::Always,
+            known => return known == Self::YES,
         }
-        let wanted = ground.options.is_on(Name::HugePages);
-        let given = if wanted { os::huge_pages() } else { os::HugePages::Never };
-        let known = match given {
-            os::HugePages::Never => Self::NEVER,
-            os::HugePages::OnRequest => Self::ON_REQUEST,
-            os::HugePages::Always => Self::ALWAYS,
-        };
+        let given = ground.options.is_on(Name::HugePages) && os::huge_pages();
         // Relaxed: as above.
-        self.known.store(known, Ordering::Relaxed);
+        self.known.store(if given { Self::YES } else { Self::NO }, Ordering::Relaxed);
         given
     }
 
@@ -101,7 +102,7 @@ impl HugePages {
     /// The system has refused one.
     pub(super) fn refuse(&self) {
         // Relaxed: as above.
-        self.known.store(Self::NEVER, Ordering::Relaxed);
+        self.known.store(Self::NO, Ordering::Relaxed);
     }
 }
 
@@ -167,7 +168,6 @@ impl PageHeaps {
         // SAFETY: memory of this page heap; what is marked beyond the page is free.
         let mark = |from: usize, to: usize, huge| unsafe { os::mark(from, to - from, huge) };
         let marked = match marks {
-            Marks::No => false,
             Marks::ComingTo(end) => {
                 let marked = mark(start, end, true);
                 // Others go without no longer than that: the first touch takes longer, and its thread may wait for a processor meanwhile.
@@ -184,14 +184,14 @@ impl PageHeaps {
                 true
             }
             // SAFETY: as above.
-            Marks::No | Marks::ComingTo(_) => unsafe { os::collapse(start, CHUNK, marked) },
+            Marks::ComingTo(_) => unsafe { os::collapse(start, CHUNK, marked) },
         };
         let (made, cheap) = ground.shared.huge_pages.judge(1, make);
         if let Marks::LastFrom(from) = marks {
             mark(from, end, false);
         }
         let mut heap = self.all()[index].lock();
-        if !(made && cheap && (marked || marks == Marks::No)) {
+        if !(made && cheap && marked) {
             heap.end_marks(ground);
         }
         heap.put_huge_page(ground, page, made);
@@ -215,7 +215,7 @@ impl PageHeap {
         self.total(ground.shared).small >= HUGE_FROM
             && wanted <= CHUNK / UNIT
             && self.dirty.find(wanted).is_none()
-            && ground.shared.huge_pages.given(ground) != os::HugePages::Never
+            && ground.shared.huge_pages.are_given(ground)
     }
 
     /// The same of a run for a large block without a whole chunk, if the program fills such blocks and has not said how much may stay free.
@@ -223,7 +223,7 @@ impl PageHeap {
         run.usage == Use::Large
             && run.units <= SHARES_MOST
             && self.mapped - self.free_units >= HUGE_FROM
-            && ground.shared.huge_pages.given(ground) != os::HugePages::Never
+            && ground.shared.huge_pages.are_given(ground)
             && !ground.options.thresholds.returns_at_once(run.units * UNIT)
             && ground.options.thresholds.kept().is_none()
             && ground.shared.fills_short()

@@ -7,10 +7,9 @@
 //! The marks are taken away when the last chunk was touched, so that the kernel does not fill holes that are purged later. Until then, what has not been touched is free,
 //! but in no list. (A thread that touches a chunk just after another one took the marks away gets a small page instead of a huge one, and the rest as it is used.)
 
-use super::{Ground, PageHeap, Run, Shared, Source, large, ptr};
+use super::{Ground, PageHeap, Run, Source, ptr};
 use crate::os;
 use crate::span::{Span, Use};
-use crate::sync::Ordering;
 use crate::units::{CHUNK, UNIT};
 
 /// Units of a chunk.
@@ -18,16 +17,6 @@ const UNITS: usize = CHUNK / UNIT;
 /// Chunks that are marked together: as many as the page heap has in spans of small blocks, but so many at least and at most (8 MiB and 128 MiB). They cost addresses only.
 const LEAST: usize = 4;
 const MOST: usize = if cfg!(miri) { LEAST } else { 64 };
-
-/// Units got from the system up to which huge pages may be asked for by marks on the mappings: 64 GiB. A chunk whose mark differs from its
-/// neighbours' is a mapping of its own, of which a process may have 65 530.
-const MARKS_UP_TO: usize = (64 << 30) / UNIT;
-
-/// Whether marks may cost mappings.
-pub(super) fn may_mark(shared: &Shared) -> bool {
-    // Relaxed: a bound, give or take what others do meanwhile.
-    shared.mapped.load(Ordering::Relaxed) <= MARKS_UP_TO
-}
 
 /// A page heap's marked chunks.
 pub(super) struct Marked {
@@ -48,8 +37,6 @@ impl Marked {
 /// The marks on a chunk that is to become a huge page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marks {
-    /// It must do without.
-    No,
     /// It is to be marked with others, to there; see [`PageHeap::marks_are_set`].
     ComingTo(usize),
     /// It is marked, and others as well.
@@ -70,9 +57,6 @@ impl PageHeap {
                 if run.units.get() > UNITS { Some(self.split_off(ground, run)?) } else { None };
             let marks = self.marked.left.map_or(Marks::LastFrom(self.marked.from), |_| Marks::There);
             return Some((self.use_marked(ground, run), marks));
-        }
-        if !may_mark(ground.shared) {
-            return Some((self.allocate(ground, large(UNITS, CHUNK), Source::Any)?, Marks::No));
         }
         let units = (self.small_units / UNITS).clamp(LEAST, MOST) * UNITS;
         let run = self.allocate(ground, Run { units, align: CHUNK, usage: Use::Aside }, Source::Clean)?;

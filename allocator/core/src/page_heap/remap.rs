@@ -2,7 +2,7 @@
 //! 65 530 mappings. Such a mapping stays with its run as the run is freed, merged, split and used again, since giving it up would lose the pages. It
 //! ends when the run's pages are given back.
 
-use super::{Ground, PageHeap};
+use super::{Ground, PageHeap, huge};
 use crate::os::{self, Moved};
 use crate::span::{Span, Use};
 use crate::sync::{self, Ordering};
@@ -82,6 +82,8 @@ impl Ground<'_> {
         let done = span.mappings.get() > 0 && unsafe { os::unmix(span.start.get(), span.bytes()) };
         if done {
             self.set_mappings(span, 0);
+            // SAFETY: as above.
+            unsafe { huge::bar(span.start.get(), span.bytes()) };
         }
         done
     }

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use super::{READ_WRITE, address_limit, each_mapping, keeping_errno, map_at, mmap, unmap, unmix};
+use super::{READ_WRITE, address_limit, advise, each_mapping, keeping_errno, map_at, mmap, unmap, unmix};
 use crate::atomics::{AtomicU8, Ordering};
 use crate::os::Moved;
 
@@ -62,6 +62,8 @@ pub(crate) unsafe fn remap(from: usize, to: usize, len: usize, remapped: bool) -
 /// several mappings, as they do where a part was marked for huge pages once, or came from elsewhere. So that place is free, unless another thread's mapping came there meanwhile.
 fn refused(to: usize, len: usize) -> Moved {
     if map_at(to, len).is_some() {
+        // SAFETY: mapped just now. What was there had no huge pages that were not asked for.
+        let _ = unsafe { advise(to, len, libc::MADV_NOHUGEPAGE) };
         return Moved::No;
     }
     // Relaxed: as in `remap`. Once is enough.

@@ -26,7 +26,8 @@ fn blocks_get_huge_pages_where_the_program_fills_them() {
     os::marks();
     let first: Vec<_> = (0..3).map(|_| fresh(&world, CHUNK)).collect();
     let (start, end) = (first[2].start.get().next_multiple_of(CHUNK), first[2].end() / CHUNK * CHUNK);
-    assert_eq!(os::marks(), [(start, end - start, true)], "the first two are looked at");
+    let set: Vec<_> = os::marks().into_iter().filter(|(.., huge)| *huge).collect();
+    assert_eq!(set, [(start, end - start, true)], "the first two are looked at");
     let others: Vec<_> = (3..32).map(|_| fresh(&world, 1)).collect();
     let marked = |spans: &[&Span]| spans.iter().filter(|span| span.marked_to.get() > 0).count();
     assert_eq!(marked(&others[..13]), 13, "what is marked tells nothing of the program");
@@ -51,7 +52,7 @@ fn blocks_get_none_where_the_program_touches_little_or_nobody_wants_them() {
             world.ground().unmark(span);
             world.free(span);
         }
-        assert_eq!(os::marks(), []);
+        assert!(os::marks().iter().all(|(.., huge)| !huge));
     }
 }
 
