@@ -60,6 +60,8 @@ link shared
 [ "$(LD_LIBRARY_PATH="$prefix/lib" ./shared)" = "$version served" ] || fail "a linked program is not served"
 if ./shared 2>missing; then fail "a linked program runs without the library"; fi
 grep -q 'libample\.so\.[0-9]' missing || fail "$(cat missing)"
+"${CC:-cc}" -o archive "$repository/tests/install/linked.c" -I"$prefix/include" -L"$prefix/lib" -l:libample.a || fail "the archive does not link"
+[ "$(./archive)" = "$version served" ] || fail "a program with the archive in it is not served"
 link alone -static
 [ "$(./alone)" = "$version served" ] || fail "a static program is not served"
 [ "$(LD_PRELOAD=libample.so LD_LIBRARY_PATH="$prefix/lib" grep -c libample.so.0 /proc/self/maps)" -gt 0 ] || fail "not preloaded by its name"
