@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
-use crate::{cargo, process};
+use crate::cargo;
+use crate::process::{self, succeed};
 use tree::Layout;
 
 /// The version of the workspace, which all its packages share.
@@ -78,12 +79,4 @@ fn empty(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
-}
-
-/// Runs a program that must succeed; it has said why if it does not.
-fn succeed(command: &mut Command) -> Result<()> {
-    let program = command.get_program().display().to_string();
-    let status = command.status().with_context(|| format!("cannot run {program}"))?;
-    ensure!(status.success(), "{program}: {status}");
-    Ok(())
 }

@@ -41,9 +41,18 @@ pub fn compile(source: &Path, result: &Path, arguments: &[&str]) -> Result<()> {
     let compiler = compiler().to_string_lossy().into_owned();
     let mut words = compiler.split_whitespace();
     let mut command = Command::new(words.next().context("no C compiler is named")?);
-    command.args(words).args(arguments).arg("-o").arg(result).arg(source);
-    let status = command.status().with_context(|| format!("cannot run {compiler}"))?;
-    ensure!(status.success(), "{} does not compile", source.display());
+    succeed(command.args(words).args(arguments).arg("-o").arg(result).arg(source))
+        .with_context(|| format!("{} does not compile", source.display()))
+}
+
+/// Runs a program that must succeed.
+///
+/// # Errors
+/// When it cannot be run, or has said why it failed.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let program = command.get_program().display().to_string();
+    let status = command.status().with_context(|| format!("cannot run {program}"))?;
+    ensure!(status.success(), "{program}: {status}");
     Ok(())
 }
 

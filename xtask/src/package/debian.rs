@@ -134,14 +134,11 @@ mod tests {
     #[test]
     fn a_program_needs_the_c_library_of_its_newest_symbol() {
         let mut needs = Needs::default();
-        needs
-            .add(&fs::read(std::env::current_exe().expect("a path")).expect("readable"))
-            .expect("an ELF file");
+        let own = std::env::current_exe().and_then(fs::read).expect("readable");
+        needs.add(&own).expect("an ELF file");
         assert!(needs.packages.contains("libc6"), "{needs:?}");
-        // Where Rust's standard library began to use pthread functions from there (2.34), or none so new.
-        assert!(needs.glibc >= (2, 2), "{needs:?}");
-        needs.glibc = (2, 34);
-        assert!(needs.packages().starts_with("libc6 (>= 2.34)"), "{}", needs.packages());
+        // Rust's standard library asks for no older one.
+        assert!(needs.glibc >= (2, 17), "{needs:?}");
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{LIBRARY, VERSION, succeed};
+use super::{LIBRARY, VERSION};
 use crate::cargo::Metadata;
+use crate::process::succeed;
 
 /// The folders, below the prefix, that systems disagree on.
 pub struct Layout {

@@ -5,9 +5,9 @@ use core::ptr;
 use super::{File, errno, keeping_errno, open, page_size};
 use crate::atomics::{AtomicU8, Ordering};
 
-/// Who can tell; none of it changes back.
+/// Who can tell, as far as is known.
 static TELLS: AtomicU8 = AtomicU8::new(CALL);
-/// `mincore`, as far as is known.
+/// `mincore`.
 const CALL: u8 = 0;
 /// The process's table of pages: there is a filter of system calls.
 const TABLE: u8 = 1;
