@@ -70,7 +70,7 @@ pub fn place_around(labels: Vec<Label>, obstacles: &[Area], bounds: Area) -> Vec
         let character = if label.look.is_bold() { BOLD_CHARACTER } else { CHARACTER };
         let width = label.text.chars().count() as i32 * character;
         let (x, y) = label.at;
-        let rows = [-BESIDE, BESIDE, -26, 26, -40, 40];
+        let rows = [-BESIDE, BESIDE, -26, 26, -40, 40, -54, 54, -68, 68];
         let beside =
             rows.into_iter().flat_map(|row| [(x + 8, y + row, End::Left), (x - 8, y + row, End::Right)]);
         // What is too long for the room on either side ends at the edge, and so is not cut off.
@@ -154,13 +154,13 @@ mod tests {
             (400 - width, 74),
             "it has room neither to the right of its point nor to the left"
         );
-        let four = places(&[(100, 100); 4], &[]);
+        let twelve = places(&[(100, 100); 12], &[]);
         let area = |&(x, y, end): &(i32, i32, End)| {
             let left = if end == End::Left { x } else { x - 4 * CHARACTER };
             (left, y - LINE / 2, left + 4 * CHARACTER, y + LINE / 2)
         };
-        for (index, place) in four.iter().enumerate() {
-            assert!(four[..index].iter().all(|other| common(area(other), area(place)) == 0), "{four:?}");
+        for (index, place) in twelve.iter().enumerate() {
+            assert!(twelve[..index].iter().all(|other| common(area(other), area(place)) == 0), "{twelve:?}");
         }
     }
 }
