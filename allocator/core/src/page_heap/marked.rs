@@ -4,9 +4,10 @@
 //! huge page were marked by itself, and the mark taken away once the page is there, two threads that fill memory would together get no more of it in a second than
 //! one. Within one large marked area, each thread brings in its huge pages while the others bring in theirs.
 //!
-//! The marks are taken away when the last chunk was touched, so that the kernel does not fill holes that are purged later. Until then, what has not been touched is free,
-//! but in no list. (A thread that touches a chunk just after another one took the marks away gets a small page instead of a huge one, and the rest as it is used.)
+//! The marks are taken away when the last chunk was touched, when no chunk was for some time, or when memory among them is to be purged: the kernel's own thread (khugepaged) fills what is
+//! marked, also what was given back. Until then, what has not been touched is free, but in no list. (A thread that touches a chunk just after another one took the marks away gets a small page instead of a huge one, and the rest as it is used.)
 
+use super::purge::DECAY_MS;
 use super::{Ground, PageHeap, Run, Source, ptr};
 use crate::os;
 use crate::span::{Span, Use};
@@ -24,13 +25,15 @@ pub(super) struct Marked {
     left: Option<&'static Span>,
     /// Where the marks begin.
     from: usize,
+    /// When a chunk was last taken, in milliseconds of `os::now_ms`.
+    since_ms: u64,
     /// Somebody is about to mark them.
     coming: bool,
 }
 
 impl Marked {
     pub(super) const fn new() -> Self {
-        Self { left: None, from: 0, coming: false }
+        Self { left: None, from: 0, since_ms: 0, coming: false }
     }
 }
 
@@ -53,6 +56,7 @@ impl PageHeap {
             return None;
         }
         if let Some(run) = self.marked.left {
+            self.marked.since_ms = os::now_ms();
             self.marked.left =
                 if run.units.get() > UNITS { Some(self.split_off(ground, run)?) } else { None };
             let marks = self.marked.left.map_or(Marks::LastFrom(self.marked.from), |_| Marks::There);
@@ -66,7 +70,7 @@ impl PageHeap {
             self.put_aside_back(ground, run);
             return None;
         }
-        self.marked = Marked { left: rest, from: start, coming: true };
+        self.marked = Marked { left: rest, from: start, since_ms: os::now_ms(), coming: true };
         Some((self.use_marked(ground, run), Marks::ComingTo(end)))
     }
 
@@ -85,6 +89,24 @@ impl PageHeap {
             // SAFETY: memory of this page heap.
             unsafe { os::mark(from, run.end() - from, false) };
             self.put_aside_back(ground, run);
+        }
+    }
+
+    /// The same if none was wanted for [`DECAY_MS`].
+    pub(super) fn end_old_marks(&mut self, ground: Ground, now_ms: u64) {
+        if now_ms.saturating_sub(self.marked.since_ms) >= DECAY_MS {
+            self.end_marks(ground);
+        }
+    }
+
+    /// The same if a run that is to be purged lies among them.
+    pub(super) fn end_marks_around(&mut self, ground: Ground, run: &Span) {
+        if self
+            .marked
+            .left
+            .is_some_and(|left| (self.marked.from..left.start.get()).contains(&run.start.get()))
+        {
+            self.end_marks(ground);
         }
     }
 

@@ -28,11 +28,15 @@ impl Purge {
 }
 
 impl PageHeaps {
-    /// Purges all runs that were dirty for [`DECAY_MS`]. Others may use the page heap while the system works.
+    /// Purges all runs that were dirty for [`DECAY_MS`], and ends marks as old. Others may use the page heap while the system works.
     pub(crate) fn purge_old(&self, ground: Ground, now_ms: u64) {
         for heap in self.entered() {
             // Each once, also where the system refuses some, which may go back to where they were.
-            let mut left = heap.lock().queue.units();
+            let mut left = {
+                let mut heap = heap.lock();
+                heap.end_old_marks(ground, now_ms);
+                heap.queue.units()
+            };
             while left > 0
                 && let Some(run) = Self::begin(heap, ground, now_ms)
             {
@@ -59,6 +63,7 @@ impl PageHeap {
 
     /// Takes out a dirty run, or the first `most` units of it.
     pub(super) fn begin_purge(&mut self, ground: Ground, span: &'static Span, most: usize) -> Purge {
+        self.end_marks_around(ground, span);
         let place = self.unlink(span);
         let rest = if span.units.get() > most { self.split(ground, span, most) } else { None };
         // Not free for the moment, lest it be merged with anything.

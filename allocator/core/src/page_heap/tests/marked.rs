@@ -67,3 +67,42 @@ fn while_one_thread_sets_marks_others_do_without() {
     assert_eq!(world.heap().free_units, free);
     assert!(world.heap().next_for_huge_page(world.ground()).is_some());
 }
+
+/// A heap some of whose marked chunks are left, the spans in it, and where the marks begin.
+fn half_marked(world: &World) -> (Vec<&'static Span>, usize) {
+    os::marks();
+    let spans = grow(world, HUGE_FROM + CHUNK / UNIT);
+    let (from, ..) = *os::marks().iter().rfind(|(.., huge)| *huge).expect("huge pages are wanted");
+    (spans, from)
+}
+
+#[test]
+fn marks_end_when_no_chunk_was_taken_for_some_time() {
+    let world = World::new();
+    let (_spans, from) = half_marked(&world);
+    let now = os::now_ms();
+    world.heaps.purge_old(world.ground(), now + DECAY_MS / 2);
+    assert_eq!(os::marks(), []);
+    world.heaps.purge_old(world.ground(), now + 2 * DECAY_MS);
+    let ended = os::marks();
+    assert!(matches!(ended[..], [(start, _, false)] if start == from), "{ended:?}");
+    let last = from + ended[0].1 - CHUNK;
+    let heap = world.heap();
+    let mut free = heap.clean.longest_first();
+    assert!(free.any(|run| (run.start.get()..run.end()).contains(&last)), "others may have what is left");
+}
+
+#[test]
+fn what_is_purged_is_marked_no_more() {
+    let world = World::new();
+    let (spans, from) = half_marked(&world);
+    let (among, before): (Vec<_>, Vec<_>) = spans.into_iter().partition(|span| span.start.get() >= from);
+    // What is purged elsewhere does not matter.
+    world.free(before[0]);
+    assert!(world.heap().purge_oldest(world.ground(), 1).0);
+    assert_eq!(os::marks(), []);
+    world.free(among[0]);
+    world.heap().purge_all(world.ground());
+    let ended = os::marks();
+    assert!(matches!(ended[..], [(start, _, false)] if start == from), "{ended:?}");
+}
