@@ -56,6 +56,9 @@ impl Call {
         if thread == NONE {
             thread = u32::try_from(file::add(Fact::Threads, 1)).unwrap_or(NONE - 1);
             THREAD.set(thread);
+            if let Some(stack) = memory::stack() {
+                file::stack(thread, stack);
+            }
         }
         Some(Self { thread, began_ns: now_ns(), call_ns: 0 })
     }
@@ -141,6 +144,7 @@ impl Call {
             file::subtract(Fact::LiveBytes, before.size);
             file::subtract(Fact::LiveBlocks, 1);
         }
+        file::place(address as u64);
         file::count(self.thread, Count::SharedLines, u64::from(noted.shares_a_line));
         if noted.grown > 0 {
             file::add(Fact::OwnBytes, noted.grown as u64);
@@ -179,6 +183,12 @@ impl Drop for Call {
         }
         WITHIN.set(false);
     }
+}
+
+/// Whether calls are observed, and this thread is within none.
+pub fn is_beside() -> bool {
+    // Relaxed: nothing that was prepared is used for it.
+    STATE.load(Ordering::Relaxed) == ON && !WITHIN.get()
 }
 
 /// What the system has counted of this thread.

@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use ample_protocol::observation::{
-    BYTES, Count, Distribution, FOLDER, Fact, MAGIC, bin, place_in, place_of, place_of_bin,
+    APART, BYTES, Count, Distribution, FOLDER, Fact, MAGIC, PLACES, SLOTS, bin, place_in, place_of,
+    place_of_bin, place_of_block, place_of_place,
 };
 
 /// Longest path of a file.
@@ -74,10 +75,29 @@ pub fn set(fact: Fact, to: u64) {
     }
 }
 
+/// Notes that there is a block at this address.
+pub fn place(address: u64) {
+    if let Some(number) = number(place_of_place(place_of_block(address))) {
+        // Relaxed: as in `add`. Most blocks lie beside the one that is noted, and a load leaves the line to all.
+        if number.load(Ordering::Relaxed) / APART != address / APART {
+            number.store(address, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Notes where a thread's stack lies.
+pub fn stack(thread: u32, [from, to]: [u64; 2]) {
+    // Several share the last slot.
+    if (thread as usize) < SLOTS - 1 {
+        count(thread, Count::StackFrom, from);
+        count(thread, Count::StackTo, to);
+    }
+}
+
 /// Makes the file of this process, and counts there from now on. Whether there is one.
 ///
-/// What stood in the header of the file before, if there was one, stands in this one, too: a child that was forked has its
-/// parent's blocks.
+/// What stood in the header of the file before, if there was one, stands in this one, too, and so do the places: a child that was forked has
+/// its parent's blocks.
 pub fn open(process: u64, now_ns: u64) -> bool {
     let Some(numbers) = create(process, now_ns) else { return false };
     // SAFETY: just mapped, so long, and nobody else's yet.
@@ -85,6 +105,14 @@ pub fn open(process: u64, now_ns: u64) -> bool {
     for fact in [Fact::Threads, Fact::LiveBytes, Fact::LiveBlocks, Fact::ClockNs, Fact::OwnBytes] {
         // Relaxed: the file is nobody else's yet.
         place(fact).store(add(fact, 0), Ordering::Relaxed);
+    }
+    for place in (0..PLACES).map(place_of_place) {
+        // Relaxed: as above.
+        let there = number(place).map_or(0, |number| number.load(Ordering::Relaxed));
+        if there != 0 {
+            // SAFETY: as above. Relaxed: as above.
+            unsafe { &*numbers.add(place) }.store(there, Ordering::Relaxed);
+        }
     }
     for (fact, part) in [Fact::Name, Fact::NameRest].into_iter().zip(name()) {
         // Relaxed: as above.

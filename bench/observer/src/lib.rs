@@ -2,7 +2,7 @@
 //!
 //! Each function of the malloc family calls the next one of its name, that of the C library or of an allocator that the
 //! program brings with it, and notes what was asked for, how long the call took, which thread had allocated what is freed,
-//! and whose blocks lie on one cache line. The numbers stand in a file (`ample_protocol::observation`) in the folder that
+//! and whose blocks lie on one cache line. What the program maps itself is told from what malloc maps. The numbers stand in a file (`ample_protocol::observation`) in the folder that
 //! `OBSERVE_MALLOC_INTO` names, one for each process; without that variable nothing is counted.
 //!
 //! What is not seen: blocks of an `operator new` that does not call `malloc`, as some allocators bring one; and a malloc
@@ -138,4 +138,37 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
             std::ptr::null_mut()
         }
     }
+}
+
+/// Defines functions that map memory: the program's own is told from malloc's.
+macro_rules! mapping {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// That of the C library's function.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(
+            address: *mut c_void,
+            length: usize,
+            access: c_int,
+            kind: c_int,
+            file: c_int,
+            offset: libc::off_t,
+        ) -> *mut c_void {
+            // SAFETY: the caller's contract is that of the next function.
+            let start = unsafe { next::$name(address, length, access, kind, file, offset) };
+            if start != libc::MAP_FAILED && kind & libc::MAP_ANONYMOUS != 0 && call::is_beside() {
+                memory::set_apart(start, length);
+            }
+            start
+        }
+    )*};
+}
+
+mapping! {
+    /// mmap.
+    mmap
+    /// mmap64.
+    mmap64
 }

@@ -1,5 +1,6 @@
 //! What the process has in memory, and what it has used of the processor.
 
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use ample_protocol::observation::Fact;
@@ -51,6 +52,41 @@ fn resident() -> Option<u64> {
     Some(resident.saturating_sub(shared) * page)
 }
 
+/// Where the stack of this thread begins and ends; not that of the process's first thread, whose mapping has a name.
+pub fn stack() -> Option<[u64; 2]> {
+    // SAFETY: questions without arguments.
+    if unsafe { libc::gettid() == libc::getpid() } {
+        return None;
+    }
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: the attributes are read and destroyed only where the call has filled them in; it may call malloc, which is not observed
+    // within a call. errno is put back, as malloc leaves it alone.
+    let known = unsafe {
+        let errno = *libc::__errno_location();
+        let filled = libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) == 0;
+        let known =
+            filled && libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut bytes) == 0;
+        if filled {
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        }
+        *libc::__errno_location() = errno;
+        known
+    };
+    known.then(|| [start as u64, start as u64 + bytes as u64])
+}
+
+/// Marks memory as the program's own, so that the system does not make one mapping of it and malloc's: the tool asks each mapping whether it has
+/// a block. The advice is about how much of a file is read ahead, and changes nothing else.
+pub fn set_apart(start: *mut c_void, bytes: usize) {
+    // SAFETY: advice that leaves the content as it is. errno is put back, as the call succeeded that it comes after.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::madvise(start, bytes, libc::MADV_RANDOM);
+        *libc::__errno_location() = errno;
+    }
+}
+
 fn pages(statm: &[u8]) -> Option<[u64; 2]> {
     let mut numbers =
         std::str::from_utf8(statm).ok()?.split_ascii_whitespace().map(|number| number.parse().ok());
@@ -67,5 +103,12 @@ mod tests {
         assert_eq!(pages(b"2000 300 100 5 0 50 0\n"), Some([300, 100]));
         assert_eq!((pages(b"2000 300"), pages(b"a b c")), (None, None));
         assert!(resident().expect("this process") > 100_000);
+    }
+
+    #[test]
+    fn a_thread_knows_its_stack() {
+        let here = 0_u8;
+        let [from, to] = stack().expect("a test is not the first thread");
+        assert!((from..to).contains(&(&raw const here as u64)) && to - from < 1 << 30, "{from:x} to {to:x}");
     }
 }

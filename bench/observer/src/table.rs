@@ -163,7 +163,15 @@ fn map<V>(capacity: usize) -> Option<NonNull<Entry<V>>> {
     // SAFETY: a new mapping at an address of the system's choice changes no memory that is in use.
     let start =
         unsafe { libc::mmap(std::ptr::null_mut(), capacity * size_of::<Entry<V>>(), access, kind, -1, 0) };
-    if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // So that the tool can tell it from the program's: it has a mapping of its own by that. A refusal would change nothing else.
+    for mark in [libc::MADV_DONTDUMP, libc::MADV_RANDOM] {
+        // SAFETY: our own memory, whose content the advice leaves as it is.
+        unsafe { libc::madvise(start, capacity * size_of::<Entry<V>>(), mark) };
+    }
+    NonNull::new(start.cast())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the observer counts in a process, and where it stands in the file that both sides have mapped or read.
 //!
 //! The file holds numbers of 64 bits in the machine's own order: [`HEADER`] of them about the process, then
-//! [`SLOT`] about each of [`SLOTS`] threads; threads beyond share the last slot. It is written while the process
+//! [`SLOT`] about each of [`SLOTS`] threads; threads beyond share the last slot; then [`PLACES`] addresses of blocks. It is written while the process
 //! runs, so that nothing is lost however it ends. A number that nobody has written is 0.
 
 use std::ffi::CStr;
@@ -9,15 +9,22 @@ use std::ffi::CStr;
 /// The variable that names the folder for these files. Without it the observer does nothing.
 pub const FOLDER: &CStr = c"OBSERVE_MALLOC_INTO";
 /// The first number of each file, which tells the version of this layout as well.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"observe2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"observe3");
 /// Numbers about the process.
 pub const HEADER: usize = 64;
 /// Numbers about each thread.
 pub const SLOT: usize = 256;
 /// Threads with a slot of their own, and one.
 pub const SLOTS: usize = 1024;
+/// Addresses of blocks, so that who reads them can tell which memory is malloc's.
+pub const PLACES: usize = 1 << PLACES_LOG;
+const PLACES_LOG: u32 = 13;
+/// Blocks within so many bytes have one place.
+pub const APART: u64 = 64 << 10;
 /// Bytes of a file.
-pub const BYTES: usize = (HEADER + SLOT * SLOTS) * size_of::<u64>();
+pub const BYTES: usize = (PLACES_FROM + PLACES) * size_of::<u64>();
+/// Where the places begin.
+const PLACES_FROM: usize = HEADER + SLOT * SLOTS;
 
 /// Numbers about the process, by their place in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +114,10 @@ pub enum Count {
     OwnNs,
     /// Requests that got nothing.
     Failures,
+    /// Where the thread's stack begins: not that of the first thread, and not of those that share a slot.
+    StackFrom,
+    /// Where it ends.
+    StackTo,
 }
 
 /// From so many bytes on a block is a large one: glibc maps those of 128 KiB and more, as long as nothing else is said.
@@ -162,6 +173,16 @@ pub fn place_of_bin(thread: usize, distribution: Distribution, bin: usize) -> us
     HEADER + thread.min(SLOTS - 1) * SLOT + distribution as usize * BINS + bin
 }
 
+/// Where a place stands in the file.
+pub fn place_of_place(place: usize) -> usize {
+    PLACES_FROM + place
+}
+
+/// The place of a block at this address: those far apart may have the same one, and the last one has it.
+pub fn place_of_block(address: u64) -> usize {
+    ((address / APART).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - PLACES_LOG)) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,9 +202,19 @@ mod tests {
 
     #[test]
     fn places_do_not_overlap() {
-        assert!((Fact::MinorFaults as usize) < HEADER && (Count::Failures as usize) < BINS);
+        assert!((Fact::MinorFaults as usize) < HEADER && (Count::StackTo as usize) < BINS);
         assert_eq!(place_of_bin(0, Distribution::Lives, BINS - 1), place_in(1, Count::Allocations) - 1);
         assert_eq!(place_in(SLOTS - 1, Count::Frees), place_in(SLOTS + 5, Count::Frees));
-        assert_eq!(place_of_bin(SLOTS - 1, Distribution::Lives, BINS - 1) + 1, BYTES / size_of::<u64>());
+        assert_eq!(place_of_bin(SLOTS - 1, Distribution::Lives, BINS - 1) + 1, place_of_place(0));
+        assert_eq!(place_of_place(PLACES - 1) + 1, BYTES / size_of::<u64>());
+    }
+
+    #[test]
+    fn blocks_side_by_side_have_one_place_and_others_are_spread() {
+        let mut places: Vec<_> = (0..1000).map(|at| place_of_block(0x7000_0000_0000 + at * APART)).collect();
+        assert_eq!(place_of_block(0x7000_0000_0000 + APART - 16), places[0]);
+        places.sort_unstable();
+        places.dedup();
+        assert!(places.len() > 900 && places[places.len() - 1] < PLACES, "{}", places.len());
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ample_protocol::observation::FOLDER;
 use anyhow::{Context as _, Result, anyhow};
@@ -15,7 +15,7 @@ use super::run::{FAILED, MISSING, NOT_EXECUTABLE, failed, shown};
 use crate::carried;
 use crate::cli::Observe;
 use crate::error::{UsageError, say};
-use crate::observation::Observation;
+use crate::observation::{Observation, Watch};
 use crate::programs::{NotFound, examine, preload, put_as_is, system_of};
 use crate::report::observed;
 use crate::run::{End, Interrupt, tie, wait_for};
@@ -25,8 +25,6 @@ use crate::scratch;
 const LIBRARY: &str = "libample_observer.so";
 /// The variable that names another one.
 const VARIABLE: &str = "AMPLE_OBSERVER";
-/// There is nothing to look at while the program runs.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the program to its end, whose exit code is the command's.
 pub fn observe(arguments: &Observe) -> Result<ExitCode> {
@@ -65,13 +63,14 @@ fn run(arguments: &Observe) -> Result<ExitCode> {
     command.env(OsStr::from_bytes(FOLDER.to_bytes()), folder.path());
     tie(&mut command);
     let started = Instant::now();
+    let mut watch = Watch::new(folder.path().to_owned());
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(failed(NOT_EXECUTABLE, &format!("cannot run {name}: {error}"))),
     };
-    let (end, usage) = wait_for(child, &interrupt, || PAUSE)?;
+    let (end, usage) = wait_for(child, &interrupt, || watch.look())?;
     let wall_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let observation = Observation::read(folder.path(), wall_ns, usage)?;
+    let observation = Observation::read(folder.path(), watch.seen(), wall_ns, usage)?;
     let words: Vec<String> =
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let ended = if matches!(end, End::Killed(_)) { format!("ample: {name}: {end}\n") } else { String::new() };

@@ -3,7 +3,7 @@
 use ample_protocol::observation::LOOK_AT;
 use serde::Serialize;
 
-use super::{Observation, PAGE, Totals};
+use super::{Observation, PAGE, Process, Totals};
 
 /// From this share of the processor time on, the allocator matters for the speed.
 const DEAR: f64 = 0.10;
@@ -26,6 +26,18 @@ const LARGE: (f64, u64) = (0.25, 1000);
 const TRANSIENT: f64 = 0.5;
 /// From so many live bytes on, and this multiple of them, resident memory is told.
 const OVERHEAD: (u64, f64) = (8 << 20, 1.3);
+/// From this share of malloc's memory on, huge pages are why there is more than is live.
+const HUGE: f64 = 0.5;
+/// From so many bytes on, and this share of all memory, what is not malloc's is told,
+const BESIDE: (u64, f64) = (16 << 20, 0.5);
+/// and huge pages of stacks are.
+const STACKS: (u64, f64) = (16 << 20, 0.1);
+/// From this multiple of what was live at half time on, and so many bytes, it grows to the end.
+const GROWS: (f64, u64) = (1.25, 16 << 20);
+/// So many bytes that stay resident beyond twice what is live are told, where most was freed.
+const KEPT: u64 = 16 << 20;
+/// Fewer moments, or a shorter time, in milliseconds, tell nothing of how memory grows.
+const LEAST_MOMENTS: (usize, u64) = (20, 1000);
 /// Fewer calls tell nothing of small blocks.
 const LEAST_CALLS: u64 = 10_000;
 
@@ -64,14 +76,24 @@ pub enum Kind {
     SharedLines,
     /// Large blocks are allocated for a moment: the share of the bytes that large blocks are.
     TransientLarge,
-    /// Resident memory is a multiple of what is live: that multiple.
+    /// Resident memory, malloc's where that is known, is a multiple of what is live: that multiple.
     Overhead,
+    /// Then most of it is in huge pages: their share.
+    HugePages,
+    /// Most of the memory is not malloc's: its share.
+    Beside,
+    /// Stacks are in huge pages: the share of all memory that they are.
+    HugeStacks,
+    /// What is live grew to the end: the multiple of what it was at half time.
+    Grows,
+    /// Much stayed resident after most was freed: the multiple of what was live.
+    Kept,
 }
 
 impl Kind {
     /// Whether it holds threads up that could run, or memory that could be free.
     pub fn is_trouble(self) -> bool {
-        !matches!(self, Self::TooFewCalls | Self::Cheap | Self::Dear | Self::Unclear)
+        !matches!(self, Self::TooFewCalls | Self::Cheap | Self::Dear | Self::Unclear | Self::Beside)
     }
 }
 
@@ -100,11 +122,8 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
         found(Kind::TransientLarge, large);
     }
     if let Some(process) = observation.busiest() {
-        let multiple = share(process.peak_resident_bytes, process.live_at_peak_resident);
-        let (least_live, least) = OVERHEAD;
-        if process.live_at_peak_resident >= least_live && multiple >= least {
-            found(Kind::Overhead, multiple);
-        }
+        of_memory(process, &mut found);
+        of_growth(process, &mut found);
     }
     if !often && findings.is_empty() {
         let share = share(all.all_calls(), LEAST_CALLS);
@@ -126,6 +145,69 @@ fn fresh(observation: &Observation) -> Option<f64> {
             .iter()
             .filter_map(|process| multiple(process.faults, process.peak_resident_bytes))
             .max_by(f64::total_cmp),
+    }
+}
+
+/// What the memory tells that there was at most.
+fn of_memory(process: &Process, found: &mut impl FnMut(Kind, f64)) {
+    let parts = process.memory.parts.as_ref();
+    let (resident, live) = parts
+        .map_or((process.peak_resident_bytes, process.live_at_peak_resident), |parts| {
+            (parts.malloc.bytes, parts.live_bytes)
+        });
+    let (least_live, least) = OVERHEAD;
+    let multiple = share(resident, live);
+    let overhead = live >= least_live && multiple >= least;
+    if overhead {
+        found(Kind::Overhead, multiple);
+    }
+    let Some(parts) = parts else { return };
+    let huge = share(parts.malloc.huge_bytes, parts.malloc.bytes);
+    if overhead && huge >= HUGE {
+        found(Kind::HugePages, huge);
+    }
+    let (least_bytes, least_share) = BESIDE;
+    let beside = share(parts.beside(), parts.total());
+    if parts.beside() >= least_bytes && beside >= least_share {
+        found(Kind::Beside, beside);
+    }
+    let (least_bytes, least_share) = STACKS;
+    let stacks = share(parts.stacks.huge_bytes, parts.total());
+    if parts.stacks.huge_bytes >= least_bytes && stacks >= least_share {
+        found(Kind::HugeStacks, stacks);
+    }
+}
+
+/// What the moments tell: whether the program holds more and more, and whether memory stays that it does not hold.
+fn of_growth(process: &Process, found: &mut impl FnMut(Kind, f64)) {
+    let moments = &process.memory.moments;
+    let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
+    let (least, least_ms) = LEAST_MOMENTS;
+    let ms = last.at_ms - first.at_ms;
+    if moments.len() < least || ms < least_ms {
+        return;
+    }
+    // Of a time in tenths.
+    let since =
+        |tenths: u64| moments.iter().skip_while(move |moment| moment.at_ms < first.at_ms + ms * tenths / 10);
+    let most_before = |tenths: u64| {
+        let before = moments.iter().take_while(|moment| moment.at_ms <= first.at_ms + ms * tenths / 10);
+        before.map(|moment| moment.live_bytes).max().unwrap_or(0)
+    };
+    // What a program frees just before its end does not count.
+    let [half, later, end] = [5, 7, 9].map(most_before);
+    let (least, least_bytes) = GROWS;
+    if end >= least_bytes && end as f64 >= half as f64 * least && half < later && later < end {
+        found(Kind::Grows, share(end, half.max(1)));
+    }
+    let beside = process.memory.parts.map_or(0, |parts| parts.beside());
+    let most = moments.iter().map(|moment| moment.live_bytes).max().unwrap_or(0);
+    let is_kept = |moment: &super::Moment| {
+        moment.live_bytes <= most / 2
+            && moment.resident_bytes.saturating_sub(beside) >= 2 * moment.live_bytes + KEPT
+    };
+    if since(9).all(is_kept) {
+        found(Kind::Kept, share(last.resident_bytes.saturating_sub(beside), last.live_bytes.max(1)));
     }
 }
 
@@ -164,7 +246,7 @@ pub fn share(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::observation::testing::{in_three_processes, observed};
-    use crate::observation::{Histogram, Process};
+    use crate::observation::{Histogram, Moment, Part, Parts, Process};
     use crate::record::Usage;
 
     fn kinds(change: impl FnOnce(&mut Process, &mut Usage)) -> Vec<Kind> {
@@ -217,6 +299,57 @@ mod tests {
             })
         };
         assert_eq!((resident(12), resident(14)), (vec![], vec![Kind::Overhead]));
+    }
+
+    #[test]
+    fn malloc_answers_for_its_own_memory_only() {
+        let parts = |[live, malloc, huge, stacks, others]: [u64; 5]| {
+            kinds(|process, _| {
+                (process.live_at_peak_resident, process.peak_resident_bytes) = (10 << 20, 100 << 20);
+                process.memory.parts = Some(Parts {
+                    live_bytes: live << 20,
+                    malloc: Part { bytes: malloc << 20, huge_bytes: huge << 20 },
+                    stacks: Part { bytes: stacks << 20, huge_bytes: stacks << 20 },
+                    others: Part { bytes: others << 20, huge_bytes: 0 },
+                    ..Parts::default()
+                });
+            })
+        };
+        assert_eq!(parts([50, 60, 0, 2, 20]), []);
+        assert_eq!(parts([50, 70, 10, 2, 20]), [Kind::Overhead]);
+        assert_eq!(parts([50, 70, 40, 2, 20]), [Kind::Overhead, Kind::HugePages]);
+        assert_eq!(parts([50, 60, 40, 2, 20]), []);
+        assert_eq!(parts([10, 12, 0, 2, 20]), [Kind::Beside]);
+        assert_eq!(parts([50, 60, 0, 20, 2]), [Kind::HugeStacks]);
+        assert_eq!(parts([1, 2, 0, 2, 2]), [], "little");
+    }
+
+    #[test]
+    fn growth_is_the_programs_and_what_stays_the_allocators() {
+        let over_time = |live: fn(u64) -> u64, resident: fn(u64) -> u64| {
+            kinds(|process, _| {
+                let moment = |tenth| Moment {
+                    at_ms: tenth * 100,
+                    live_bytes: live(tenth) << 20,
+                    resident_bytes: resident(tenth) << 20,
+                };
+                process.memory.moments = (0..=20).map(moment).collect();
+            })
+        };
+        assert_eq!(over_time(|_| 50, |_| 60), []);
+        assert_eq!(over_time(|tenth| 10 * tenth, |tenth| 10 * tenth + 8), [Kind::Grows]);
+        assert_eq!(over_time(|tenth| tenth.min(12) * 10, |_| 130), [], "it stopped at 60 %");
+        assert_eq!(over_time(|tenth| 60 + tenth, |_| 90), [], "slowly");
+        assert_eq!(over_time(|tenth| if tenth < 15 { 100 } else { 10 }, |_| 105), [Kind::Kept]);
+        assert_eq!(
+            over_time(|tenth| if tenth < 20 { 100 } else { 10 }, |_| 105),
+            [],
+            "freed just before the end"
+        );
+        assert_eq!(
+            over_time(|tenth| if tenth < 15 { 100 } else { 10 }, |tenth| if tenth < 17 { 105 } else { 20 }),
+            []
+        );
     }
 
     #[test]

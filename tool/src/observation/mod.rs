@@ -1,21 +1,26 @@
 //! What a program asks of malloc, as the observer counted it.
 
+mod file;
 mod findings;
+mod memory;
+mod parts;
+#[cfg(test)]
+pub mod testing;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use ample_protocol::observation::{
-    BINS, BYTES, Count, Distribution, Fact, HEADER, MAGIC, SLOT, SLOTS, least, place_in, place_of,
-    place_of_bin,
-};
+use ample_protocol::observation::{BINS, least};
 use anyhow::{Context as _, Result};
 use serde::{Serialize, Serializer};
 
 use crate::record::Usage;
 
 pub use findings::{Finding, Kind, causes_are_known, share};
+pub use memory::{Memory, Moment, Watch};
+pub use parts::{Part, Parts};
 
 /// Bytes that a page fault brings.
 const PAGE: u64 = 4096;
@@ -68,6 +73,8 @@ pub struct Process {
     pub lost: u64,
     /// Its threads that called malloc or free, by their allocations and frees, the busiest first.
     pub calls_of_threads: Vec<u64>,
+    /// What was seen of its memory from outside.
+    pub memory: Memory,
     /// The observer's own memory, in bytes.
     #[serde(skip)]
     own_bytes: u64,
@@ -169,16 +176,22 @@ impl Histogram {
 }
 
 impl Observation {
-    /// Reads what the observer wrote into this folder.
+    /// Reads what the observer wrote into this folder, beside what was seen of the processes by the names of their files.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn read(folder: &Path, wall_ns: u64, usage: Usage) -> Result<Self> {
+    pub fn read(
+        folder: &Path,
+        mut seen: BTreeMap<OsString, Memory>,
+        wall_ns: u64,
+        usage: Usage,
+    ) -> Result<Self> {
         let mut processes = Vec::new();
         for entry in fs::read_dir(folder).context("cannot read what was observed")? {
             let path = entry?.path();
             let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            processes.extend(process(&bytes));
+            let memory = path.file_name().and_then(|name| seen.remove(name)).unwrap_or_default();
+            processes.extend(file::process(&bytes, memory));
         }
         processes.sort_by_key(|process: &Process| std::cmp::Reverse(process.calls()));
         Ok(Self::new(processes, wall_ns, usage))
@@ -310,161 +323,9 @@ impl Totals {
     }
 }
 
-/// A process from its file; none where it ended before it could count anything.
-fn process(bytes: &[u8]) -> Option<Process> {
-    if bytes.len() != BYTES {
-        return None;
-    }
-    let numbers: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let fact = |fact| numbers[place_of(fact)];
-    if fact(Fact::Magic) != MAGIC {
-        return None;
-    }
-    let mut totals = Totals::default();
-    let mut calls_of_threads = Vec::new();
-    for thread in 0..SLOTS {
-        let start = HEADER + thread * SLOT;
-        if numbers[start..start + SLOT].iter().all(|number| *number == 0) {
-            continue;
-        }
-        let one = of_thread(&numbers, thread, fact(Fact::ClockNs));
-        calls_of_threads.push(one.allocations + one.frees);
-        totals.add(&one);
-    }
-    calls_of_threads.sort_unstable_by(|a, b| b.cmp(a));
-    let name = [Fact::Name, Fact::NameRest].map(|part| fact(part).to_le_bytes()).concat();
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Some(Process {
-        pid: fact(Fact::Process),
-        name: String::from_utf8_lossy(name).into_owned(),
-        peak_live_bytes: fact(Fact::PeakLiveBytes),
-        peak_live_blocks: fact(Fact::PeakLiveBlocks),
-        peak_resident_bytes: fact(Fact::PeakResidentBytes),
-        live_at_peak_resident: fact(Fact::LiveAtPeakResident),
-        live_at_end_bytes: fact(Fact::LiveBytes),
-        cpu_ns: fact(Fact::CpuNs),
-        faults: fact(Fact::MinorFaults).saturating_sub(fact(Fact::OwnBytes) / PAGE),
-        lost: fact(Fact::Lost),
-        calls_of_threads,
-        own_bytes: fact(Fact::OwnBytes),
-        totals,
-    })
-}
-
-fn of_thread(numbers: &[u64], thread: usize, clock_ns: u64) -> Totals {
-    let count = |count| numbers[place_in(thread, count)];
-    let distribution = |distribution| {
-        Histogram((0..BINS).map(|bin| numbers[place_of_bin(thread, distribution, bin)]).collect())
-    };
-    let calls = distribution(Distribution::Calls);
-    Totals {
-        threads: 1,
-        allocations: count(Count::Allocations),
-        frees: count(Count::Frees),
-        resizes: count(Count::Resizes),
-        moves: count(Count::Moves),
-        bytes: count(Count::Bytes),
-        others_freed: count(Count::OthersFreed),
-        unknown_freed: count(Count::UnknownFreed),
-        shared_lines: count(Count::SharedLines),
-        large_allocations: count(Count::LargeAllocations),
-        large_bytes: count(Count::LargeBytes),
-        large_short: count(Count::LargeShort),
-        call_ns: count(Count::CallNs).saturating_sub(clock_ns * calls.count()),
-        slow_calls: count(Count::SlowCalls),
-        slow_ns: count(Count::SlowNs),
-        seen_ns: count(Count::SeenNs),
-        wait_ns: count(Count::WaitNs),
-        taken_ns: count(Count::TakenNs),
-        fault_ns: count(Count::FaultNs),
-        failures: count(Count::Failures),
-        // One reading of the clock is in the time of the call, the others are in this.
-        own_ns: count(Count::OwnNs) + clock_ns * calls.count(),
-        sizes: distribution(Distribution::Sizes),
-        calls,
-        lives: distribution(Distribution::Lives),
-    }
-}
-
-/// An observation for tests.
-#[cfg(test)]
-pub mod testing {
-    use super::*;
-
-    /// A million pairs of 64 bytes on two threads, for 100 ms of two seconds of processor time, and what is changed of that.
-    pub fn observed(change: impl FnOnce(&mut Process, &mut Usage)) -> Observation {
-        let (mut process, mut usage) = quiet();
-        change(&mut process, &mut usage);
-        Observation::new(vec![process], 1_000_000_000, usage)
-    }
-
-    /// The same in each of three processes, and what is changed of it.
-    pub fn in_three_processes(change: impl FnOnce(&mut [Process; 3], &mut Usage)) -> Observation {
-        let (process, mut usage) = quiet();
-        usage.user_ns *= 3;
-        let mut processes = [1, 2, 3].map(|pid| Process { pid, ..process.clone() });
-        change(&mut processes, &mut usage);
-        Observation::new(processes.into(), 1_000_000_000, usage)
-    }
-
-    fn quiet() -> (Process, Usage) {
-        let totals = Totals {
-            threads: 2,
-            allocations: 1_000_000,
-            frees: 1_000_000,
-            bytes: 64_000_000,
-            call_ns: 100_000_000,
-            calls: Histogram(vec![2_000_000]),
-            ..Totals::default()
-        };
-        let process = Process {
-            pid: 1,
-            name: "quiet".into(),
-            peak_live_bytes: 64,
-            peak_live_blocks: 1,
-            peak_resident_bytes: 0,
-            live_at_peak_resident: 0,
-            live_at_end_bytes: 0,
-            cpu_ns: 0,
-            faults: 0,
-            lost: 0,
-            calls_of_threads: vec![1_000_000, 1_000_000],
-            own_bytes: 0,
-            totals,
-        };
-        (process, Usage { user_ns: 2_000_000_000, ..Usage::default() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_of_numbers_becomes_a_process() {
-        let mut numbers = vec![0_u64; BYTES / size_of::<u64>()];
-        assert!(process(&[0; BYTES]).is_none(), "nobody wrote the magic number");
-        numbers[place_of(Fact::Magic)] = MAGIC;
-        numbers[place_of(Fact::Process)] = 77;
-        numbers[place_of(Fact::ClockNs)] = 20;
-        numbers[place_of(Fact::Name)] = u64::from_ne_bytes(*b"a-progra");
-        numbers[place_of(Fact::NameRest)] = u64::from_ne_bytes(*b"m\0\0\0\0\0\0\0");
-        for (thread, calls) in [(0, 10), (3, 30)] {
-            numbers[place_in(thread, Count::Allocations)] = calls;
-            numbers[place_in(thread, Count::CallNs)] = calls * 50;
-            numbers[place_of_bin(thread, Distribution::Calls, 10)] = calls;
-        }
-        let mut bytes = Vec::with_capacity(BYTES);
-        numbers.iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
-        drop(numbers);
-        let found = process(&bytes).expect("a process");
-        assert_eq!(
-            (found.pid, found.name.as_str(), &found.calls_of_threads[..]),
-            (77, "a-program", &[30, 10][..])
-        );
-        assert_eq!((found.totals.threads, found.totals.allocations, found.totals.call_ns), (2, 40, 40 * 30));
-        assert!(process(&bytes[8..]).is_none(), "another length");
-    }
 
     #[test]
     fn what_nobody_waited_for_is_in_what_the_processes_told() {

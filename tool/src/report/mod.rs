@@ -13,6 +13,7 @@ mod compared;
 mod comparison;
 mod counted;
 mod distribution;
+mod explained;
 mod frontier;
 mod gaps;
 mod grids;

@@ -1,8 +1,11 @@
 //! What a program asks of malloc, in words: a sentence first, then the figures, then what they mean.
 
 use super::again::quote;
+use super::explained::explained;
 use super::units::{bytes, count, multiple, nanoseconds, percent, seconds, trim};
-use crate::observation::{Finding, Histogram, Kind, Observation, Process, Totals, causes_are_known, share};
+use crate::observation::{
+    Histogram, Kind, Moment, Observation, Part, Parts, Process, Totals, causes_are_known, share,
+};
 
 /// Threads that are told one by one, at most.
 const MOST_TOLD: usize = 5;
@@ -10,6 +13,10 @@ const MOST_TOLD: usize = 5;
 const LEAST_SHARE: f64 = 0.01;
 /// Live bytes from which on resident memory is compared with them.
 const LEAST_LIVE: u64 = 8 << 20;
+/// Parts of the memory that are told one by one, at least.
+const LEAST_PART: u64 = 1 << 20;
+/// Moments from which on it is told how memory grew.
+const LEAST_MOMENTS: usize = 20;
 /// Width of paragraphs, in characters.
 const WIDTH: usize = 110;
 
@@ -24,7 +31,9 @@ pub fn observed(observation: &Observation, command: &[String]) -> String {
     for (name, figures) in figures(observation, busiest) {
         text.push_str(&format!(" {name:<14} {figures}\n"));
     }
-    let told: Vec<String> = observation.findings.iter().filter_map(|finding| explained(*finding)).collect();
+    let known = busiest.memory.parts.is_some();
+    let told: Vec<String> =
+        observation.findings.iter().filter_map(|finding| explained(*finding, known)).collect();
     if !told.is_empty() {
         text.push_str("\nWhat that means\n");
         for explanation in told {
@@ -171,6 +180,8 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
         ("large blocks", large(observation)),
         ("memory", memory(busiest)),
     ];
+    lines.extend(busiest.memory.parts.as_ref().map(|parts| ("resident", resident(parts))));
+    lines.extend(over_time(busiest).map(|text| ("over time", text)));
     lines.push((
         "observer",
         format!(
@@ -270,59 +281,53 @@ fn memory(process: &Process) -> String {
     )
 }
 
-/// What a finding means, and what helps; none where the first sentence says it.
-fn explained(finding: Finding) -> Option<String> {
-    let share = percent(finding.share);
-    Some(match finding.kind {
-        Kind::TooFewCalls => return None,
-        Kind::Cheap => format!(
-            "malloc and free take {share} of the processor time: another allocator may save memory, but hardly time."
-        ),
-        Kind::Dear => format!(
-            "malloc and free take {share} of the processor time, calls that wait or fault left out: that is what a faster \
-             allocator can save, beside what it does for the caches."
-        ),
-        Kind::Fresh => format!(
-            "Page faults brought {:.0} times as much memory as the program had at most: what was freed went back to the system, and \
-             came fresh again. An allocator that keeps it for a while spares that.",
-            finding.share
-        ),
-        Kind::Waits => format!(
-            "Slow calls take as much time as {share} of the processor time, and most of that they wait for other threads: for a lock of the \
-             allocator, or of the process, which the system takes where memory is mapped and unmapped. Allocators with a heap for \
-             each thread, which keep what was freed, have none to wait for."
-        ),
-        Kind::Faults => format!(
-            "Slow calls take as much time as {share} of the processor time, and most of them fault pages in: memory comes fresh from \
-             the system, for the first time or again. An allocator that keeps what was freed spares the latter."
-        ),
-        Kind::Slow => format!(
-            "Slow calls take as much time as {share} of the processor time: they work for long, or call the system, as for blocks \
-             that are mapped and unmapped one by one."
-        ),
-        Kind::Unclear => format!(
-            "Slow calls take as much time as {share} of the processor time, and they are too few to say why: whether they wait, work for \
-             long, or had no processor. Let the program run for longer."
-        ),
-        Kind::HandedOver => format!(
-            "{share} of the blocks are freed by another thread than allocated them. Where freed blocks stay with whoever freed \
-             them, memory grows and blocks move between the processors' caches: compare memory, too. `ample bench \
-             producer-consumer xmalloc` shows what allocators make of it."
-        ),
-        Kind::SharedLines => format!(
-            "{share} of the blocks were put on a cache line with a block of another thread: if both write to theirs, they \
-             slow each other down. Ample gives threads lines of their own; `ample bench false-sharing` shows what it costs."
-        ),
-        Kind::TransientLarge => format!(
-            "Large blocks are {share} of the bytes, and most of them live for a moment. An allocator that gives them back at \
-             once pays a page fault for each 4 KiB, again and again: `ample bench large-block transaction-pool` shows it."
-        ),
-        Kind::Overhead => format!(
-            "{:.1} times as much memory was resident as was live. The rest is room between blocks, what the allocator keeps \
-             of freed ones, and what the program has beside malloc.",
-            finding.share
-        ),
-    })
+/// What the memory was when there was most of it.
+fn resident(parts: &Parts) -> String {
+    let part = |name: &str, part: Part| {
+        let in_huge_pages = match part.huge_bytes {
+            0 => String::new(),
+            some => format!(" ({} in huge pages)", bytes(some as f64)),
+        };
+        (part.bytes >= LEAST_PART).then(|| format!("{} {name}{in_huge_pages}", bytes(part.bytes as f64)))
+    };
+    let told = [
+        part("malloc's", parts.malloc),
+        part("stacks", parts.stacks),
+        part("data of programs and libraries", parts.files),
+        part("mapped otherwise", parts.others),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    format!(
+        "{}: {}, for {} live; {} after the start",
+        bytes(parts.total() as f64),
+        told.join(", "),
+        bytes(parts.live_bytes as f64),
+        seconds(parts.at_ms as f64 / 1000.0)
+    )
+}
+
+/// What was live and resident at five moments; nothing where there were not so many.
+fn over_time(process: &Process) -> Option<String> {
+    let moments = &process.memory.moments;
+    let (first, last) = (moments.first()?, moments.last()?);
+    let at = |fifth: u64| {
+        let ms = first.at_ms + (last.at_ms - first.at_ms) * fifth / 5;
+        moments.iter().rfind(|moment| moment.at_ms <= ms)
+    };
+    let five: Vec<&Moment> = (1..=5).filter_map(at).collect();
+    if moments.len() < LEAST_MOMENTS {
+        return None;
+    }
+    let told = |what: fn(&Moment) -> u64| {
+        let figures: Vec<String> = five.iter().map(|moment| short(what(moment) as f64)).collect();
+        figures.join(", ")
+    };
+    Some(format!(
+        "live {}; resident {}; after each fifth of {}",
+        told(|moment| moment.live_bytes),
+        told(|moment| moment.resident_bytes),
+        seconds(last.at_ms as f64 / 1000.0)
+    ))
 }
 
 /// The workload that has these traits, as a command.
@@ -429,5 +434,30 @@ mod tests {
             text,
             "No call of malloc was seen. Who serves it: `ample run --check -- './a program' 7`\n"
         );
+    }
+
+    #[test]
+    fn memory_is_told_part_by_part_and_over_time() {
+        let observation = testing::observed(|process, _| {
+            let moment =
+                |at: u64| Moment { at_ms: at * 100, live_bytes: at << 20, resident_bytes: (at + 2) << 20 };
+            process.memory.moments = (0..=20).map(moment).collect();
+            process.memory.parts = Some(Parts {
+                at_ms: 1900,
+                live_bytes: 19 << 20,
+                malloc: Part { bytes: 20 << 20, huge_bytes: 4 << 20 },
+                others: Part { bytes: 40 << 20, huge_bytes: 0 },
+                ..Parts::default()
+            });
+        });
+        let text = observed(&observation, &["./a".to_owned()]);
+        for line in [
+            " resident       60.0 MiB: 20.0 MiB malloc's (4.00 MiB in huge pages), 40.0 MiB mapped otherwise, for 19.0 MiB live; 1.90 s after the start\n",
+            " over time      live 4 MiB, 8 MiB, 12 MiB, 16 MiB, 20 MiB; resident 6 MiB, 10 MiB, 14 MiB, 18 MiB, 22 MiB; after each fifth of 2.00 s\n",
+            "\n - 66.7 % of the memory is not malloc's",
+            "\n - What the program holds grew until it ended, to 1.8 times",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 }

@@ -131,6 +131,46 @@ fn processes_that_nobody_waits_for_are_in_the_figures_all_the_same() {
     assert!(text.contains("Its busiest process calls malloc in one thread."), "{said}");
 }
 
+/// Bytes of a part of the memory of the busiest process.
+fn part(figures: &Value, name: &str) -> u64 {
+    let parts = &figures["processes"][0]["memory"]["parts"];
+    parts[name]["bytes"].as_u64().unwrap_or_else(|| panic!("{name} in {parts}"))
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn memory_that_is_not_mallocs_is_told_apart() {
+    let (figures, said) = observe("map", 7);
+    assert!((48 * MIB..50 * MIB).contains(&part(&figures, "others")), "{figures}");
+    assert!((2 * MIB..4 * MIB).contains(&part(&figures, "malloc")), "{figures}");
+    assert_eq!(found(&figures), ["beside"], "{said}");
+    assert!(said.contains("of the memory is not malloc's, and no allocator changes that"), "{said}");
+
+    let (figures, said) = observe("stacks", 7);
+    // Four of 6 MiB and, where the system gives huge pages to all memory, what is there of 8.
+    assert!((24 * MIB..34 * MIB).contains(&part(&figures, "stacks")), "{figures}");
+    assert!(part(&figures, "others") < 2 * MIB, "{figures}");
+    assert!(said.contains(" MiB stacks"), "{said}");
+}
+
+#[test]
+fn a_program_that_holds_more_and_more_is_told_from_an_allocator_that_keeps_what_was_freed() {
+    let (figures, said) = observe("grow", 7);
+    assert!(found(&figures).contains(&"grows") && !found(&figures).contains(&"kept"), "{said}");
+    assert!(said.contains("What the program holds grew until it ended"), "{said}");
+    let moments = figures["processes"][0]["memory"]["moments"].as_array().expect("a list");
+    let live = |moment: &Value| moment["live_bytes"].as_u64().expect("bytes");
+    assert!(
+        moments.iter().map(live).is_sorted() && live(moments.last().expect("some")) >= 25 * MIB,
+        "{figures}"
+    );
+
+    let (figures, said) = observe("keep", 7);
+    assert!(found(&figures).contains(&"kept") && !found(&figures).contains(&"grows"), "{said}");
+    assert!(said.contains("Most was freed, but the memory stayed"), "{said}");
+}
+
 #[test]
 fn a_program_that_crashes_or_is_stopped_is_told_of() {
     let (figures, said) = observe("abort", 128 + 6);

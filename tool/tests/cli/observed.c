@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCKS = 20000, LARGE = 1500, ROUNDS = 3000 };
+enum { BLOCKS = 20000, LARGE = 1500, ROUNDS = 3000, THREADS = 4, STEPS = 30, MIB = 1 << 20 };
 
 static void *blocks[BLOCKS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,6 +37,25 @@ static void *alternate(void *own) {
         pthread_mutex_unlock(&lock);
     }
     return own;
+}
+
+/* As long as there is time to look. */
+static void hold(void) { usleep(600 * 1000); }
+
+/* Uses 6 MiB of its stack. */
+static void *stack(void *unused) {
+    free(malloc(48));
+    volatile char place[6 * MIB];
+    for (size_t i = 0; i < sizeof place; i += 4096) place[i] = 1;
+    hold();
+    return unused;
+}
+
+/* A MiB of blocks, of which every hundredth stays if so many are freed again. */
+static void *step[STEPS][2 * 1024];
+
+static void fill_step(int at) {
+    for (int i = 0; i < 2 * 1024; i++) step[at][i] = memset(malloc(512), 1, 512);
 }
 
 static void both(void *(*first)(void *), void *(*second)(void *), int together) {
@@ -86,6 +106,32 @@ int main(int count, char **arguments) {
                 _exit(0);
             }
         while (wait(NULL) > 0) {}
+    }
+    if (!strcmp(what, "map")) {
+        /* Mapped by malloc, and beside it by the program. */
+        memset(malloc(MIB), 1, MIB);
+        for (int i = 0; i < 48; i++)
+            memset(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, MIB);
+        fill_step(0);
+        hold();
+    }
+    if (!strcmp(what, "stacks")) {
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, stack, NULL);
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    }
+    if (!strcmp(what, "grow"))
+        for (int at = 0; at < STEPS; at++) {
+            fill_step(at);
+            usleep(60 * 1000);
+        }
+    if (!strcmp(what, "keep")) {
+        for (int at = 0; at < STEPS; at++) fill_step(at);
+        for (int at = 0; at < STEPS; at++)
+            for (int i = 0; i < 2 * 1024; i++)
+                if (i % 100) free(step[at][i]);
+        hold();
+        hold();
     }
     if (!strcmp(what, "abort")) {
         fill(NULL);
