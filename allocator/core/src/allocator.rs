@@ -5,6 +5,7 @@ use core::ptr::{self, NonNull};
 use crate::arena::{Arena, Below, Lenders};
 use crate::budget::Budget;
 use crate::depot::Depots;
+use crate::eager::Eager;
 use crate::heap::{Bin, Heap, MAGAZINE_COUNTS};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
@@ -40,6 +41,7 @@ pub struct Allocator {
     lenders: Lenders,
     /// Where the large blocks of threads without an arena come from.
     home: Home,
+    pub(crate) eager: Eager,
     pub(crate) registry: Lock<Registry>,
 }
 
@@ -76,6 +78,7 @@ impl Allocator {
             budget: Budget::new(),
             lenders: Lenders::new(),
             home: Home::new(),
+            eager: Eager::new(),
             registry: Lock::new(Registry::new()),
         }
     }

@@ -227,6 +227,13 @@ impl Arena {
         }
     }
 
+    /// Bytes of blocks in spans that are not handed out: those that came back since the last look for holes, and the others.
+    pub(crate) fn room(&self) -> [usize; 2] {
+        let spans = self.spans.lock();
+        let since = spans.returned.min(spans.room);
+        [since, spans.room - since]
+    }
+
     /// Whether much came back to this arena's spans that nobody has looked at.
     pub(crate) fn is_called_for(&self) -> bool {
         self.spans.lock().returned >= CALL_FROM

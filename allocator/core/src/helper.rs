@@ -62,22 +62,26 @@ impl Helper {
     }
 
     /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
-    /// new thread allocates. `false`: a thread must be started, and `may_start` says that this is no time for it.
+    /// new thread allocates. `false`: to be called again, since a thread must be started, and `may_start` says that this is no time for it, or since a
+    /// program of one thread has more to give back.
     #[cold]
     #[must_use]
     pub(crate) fn call(&self, allocator: &Allocator, body: os::Body, may_start: impl Fn() -> bool) -> bool {
         // Relaxed: the state stands for itself.
         let state = self.state.load(Ordering::Relaxed);
         match state {
-            PUT_OFF if !self.is_due() => {}
+            PUT_OFF if !self.is_due() => return allocator.give_back_eagerly(),
             ABSENT | PUT_OFF if !may_start() => return false,
             ABSENT | PUT_OFF => match allocator.options.get(Name::BackgroundThread) {
                 // Relaxed: as above.
                 _ if self.asked.load(Ordering::Relaxed) != 0 => self.start(body),
                 0 => _ = self.turns(state, UNWANTED),
                 // Costs nothing to ask again.
-                1 if os::never_had_threads() => {}
-                1 if !has_several_threads(allocator) => self.put_off(state),
+                1 if os::never_had_threads() => return allocator.give_back_eagerly(),
+                1 if !has_several_threads(allocator) => {
+                    self.put_off(state);
+                    return allocator.give_back_eagerly();
+                }
                 _ => self.start(body),
             },
             ASLEEP => self.rouse(),

@@ -15,6 +15,7 @@ mod budget;
 mod claim;
 mod crowd;
 mod depot;
+mod eager;
 #[cfg(not(any(test, miri)))]
 mod fork;
 #[cfg(not(any(test, miri)))]

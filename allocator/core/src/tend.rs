@@ -2,6 +2,7 @@
 
 use crate::allocator::Allocator;
 use crate::arena::{Arena, Holes};
+use crate::eager::{Free, Step};
 use crate::heap::Heap;
 use crate::os;
 use crate::size_class::CLASSES;
@@ -48,6 +49,47 @@ impl Allocator {
         }
     }
 
+    /// Gives back what the program freed, if that is most of its memory and nobody looks after it: a bounded part of it. `false`: to be called again.
+    pub(crate) fn give_back_eagerly(&self) -> bool {
+        let now_ms = os::now_ms();
+        if !self.eager.is_of_age(now_ms) {
+            return true;
+        }
+        let Some(turn) = self.eager.turn() else { return true };
+        let (step, done) = match turn.step() {
+            Step::None => {
+                let begins = turn.begins(self.free_small(), now_ms);
+                (if begins { Step::Look { second: false, arena: 1 } } else { Step::None }, !begins)
+            }
+            Step::Look { second, arena } => match self.existing_arenas().nth(arena - 1) {
+                Some(existing) if matches!(existing.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
+                    return false;
+                }
+                Some(_) => (Step::Look { second, arena: arena + 1 }, false),
+                None if second => (Step::Runs, false),
+                None => (Step::Look { second: true, arena: 1 }, false),
+            },
+            Step::Runs if self.tables.pages.purge_slice(self.ground()) => return false,
+            Step::Runs => (Step::None, true),
+        };
+        turn.go_to(step);
+        done
+    }
+
+    /// What is free of small blocks' spans, and dirty.
+    fn free_small(&self) -> Free {
+        let dirty = self.shared.dirty_units() * UNIT;
+        let (mut since, mut before) = (0, 0);
+        for arena in self.existing_arenas() {
+            let [more_since, more_before] = arena.room();
+            since += more_since;
+            before += more_before;
+        }
+        // What was free before the last look for holes has gone back, as far as its pages held nothing else.
+        let spans = (self.shared.small() * UNIT).saturating_sub(before);
+        Free { resident: since + dirty, all: spans + dirty }
+    }
+
     /// Whether much was freed that nobody has looked at.
     pub(crate) fn is_called_for(&self) -> bool {
         self.tables.pages.has_dirty(self.ground()) || self.existing_arenas().any(Arena::is_called_for)
@@ -72,8 +114,8 @@ impl Allocator {
 
     pub(crate) fn existing_arenas(&self) -> impl Iterator<Item = &'static Arena> {
         // Acquire: pairs with the Release in `create_arena`.
-        // SAFETY: arenas live for ever.
-        self.tables.arenas.iter().filter_map(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
+        // SAFETY: arenas live for ever. They come one after the other, from the first index on.
+        self.tables.arenas[1..].iter().map_while(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
     }
 
     /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.

@@ -192,6 +192,7 @@ impl Allocator {
         sync::set_forking(false);
         self.each_lock(|lock| lock.release());
         self.tables.pages.forget_marks(self.ground());
+        self.eager.forget_turn();
         let mut registry = self.registry.lock();
         // They are lost, with what they hold.
         registry.forget_others(heap);

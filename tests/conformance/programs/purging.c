@@ -169,6 +169,23 @@ CASE(a_program_of_one_thread_stays_one) {
     CHECK(thread_count() == 1, "%u threads", thread_count());
 }
 
+/* Nobody looks around there, and it may sleep from now on: one block in fifty stays, one page in six holds one. */
+CASE(most_of_what_one_thread_freed_comes_back_at_once) {
+    sleep(1);
+    memset(blocks, 1, sizeof blocks);
+    size_t before = resident();
+    for (unsigned i = 0; i < COUNT; i++)
+        fill(blocks[i] = malloc(SIZE), SIZE, i);
+    for (unsigned i = 0; i < COUNT; i++)
+        if (i % 50 != 0)
+            free(blocks[i]);
+    size_t left = resident() - before;
+    CHECK(left <= (24 << 20), "%zu bytes are resident", left);
+    CHECK(thread_count() == 1, "%u threads", thread_count());
+    for (unsigned i = 0; i < COUNT; i += 50)
+        CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
+}
+
 /* 100 MB of blocks of each size: what is resident is what the allocator knows of them, and no page of theirs. */
 CASE(blocks_that_nobody_touches_are_not_in_memory) {
     enum { BYTES = 100000000 };

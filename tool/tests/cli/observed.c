@@ -127,6 +127,8 @@ int main(int count, char **arguments) {
         }
     if (!strcmp(what, "keep")) {
         for (int at = 0; at < STEPS; at++) fill_step(at);
+        hold();
+        hold();
         for (int at = 0; at < STEPS; at++)
             for (int i = 0; i < 2 * 1024; i++)
                 if (i % 100) free(step[at][i]);

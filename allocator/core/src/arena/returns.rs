@@ -102,7 +102,8 @@ impl Spans {
         let before = self.returned;
         self.returned += bytes;
         self.room += bytes;
-        if before < CALL_FROM && self.returned >= CALL_FROM {
+        // A multiple of it, since in a program of one thread nobody looks after it unless most is free.
+        if before ^ self.returned >= CALL_FROM {
             // Release: for whoever calls, in `heed_calls`.
             below.ground.shared.calls.store(1, Ordering::Release);
         }

@@ -274,3 +274,41 @@ fn blocks_of_which_little_is_touched_begin_where_others_did_if_there_is_room() {
     let apart: Vec<_> = (0..3).map(|_| fresh()).collect();
     assert!(apart.iter().all(|block| block.is_multiple_of(APART)), "{apart:x?}");
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes, byte by byte, take hours")]
+fn what_nobody_looks_after_goes_back_as_soon_as_most_is_free() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let mut calls = 0;
+    let mut give_back = || {
+        while !allocator.give_back_eagerly() {
+            calls += 1;
+        }
+        std::mem::take(&mut calls)
+    };
+    let blocks: Vec<_> = (0..60_000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
+    let (mut kept, mut freed) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.into_iter().enumerate() {
+        if index % 100 == 0 {
+            kept.push(block);
+        } else {
+            freed.push(block.pointer());
+            block.free(allocator, heap);
+        }
+        if index == 30_000 {
+            allocator.eager.know_birth(os::now_ms().wrapping_sub(2000));
+            assert_eq!(give_back(), 0, "half is live");
+        }
+    }
+    // SAFETY: memory of the simulated system, which stays mapped.
+    let zeroed = || freed.iter().filter(|block| unsafe { block.add(256).read() } == 0).count();
+    assert_eq!(zeroed(), 0);
+    assert!(give_back() > 4, "each call does a part of it");
+    assert!(zeroed() > freed.len() / 4 * 3, "{} of {}", zeroed(), freed.len());
+    assert_eq!(retained(allocator), 0);
+    assert_eq!(give_back(), 0, "once");
+    kept.into_iter().for_each(|block| block.free(allocator, heap));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}

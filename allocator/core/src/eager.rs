@@ -1,0 +1,186 @@
+//! When a program of one thread gives back what it freed. Nobody looks around there from time to time (see `helper.rs`), and many such programs sleep once they have freed most of
+//! their memory: servers that start processes instead of threads. So it goes back as soon as most of it is free; but not while the program is so young that it may end before that is of
+//! any use, nor where it is seen to ask for it again at once.
+
+use core::cell::Cell;
+
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+
+/// Bytes that are free, and in memory, below which nothing goes back: 8 MiB.
+const LEAST: usize = 8 << 20;
+/// How old the program must be, in milliseconds.
+const AGE_MS: u64 = 1000;
+/// Whoever has so much free again so soon, as a part of what went back before, would have needed it: a half, within a second.
+const AGAIN_PART: usize = 2;
+const AGAIN_MS: u64 = 1000;
+/// How long nothing goes back then, in milliseconds: twice as long each time in a row.
+const REST_MS: u64 = 2000;
+const REST_MOST_MS: u64 = 60_000;
+
+/// What is free, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Free {
+    /// In spans of small blocks and in dirty runs, as far as it is in memory.
+    pub(crate) resident: usize,
+    /// What is in memory of spans and runs, that included.
+    pub(crate) all: usize,
+}
+
+/// Where giving back has got to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It has not begun.
+    None,
+    /// Spans of this arena are looked at, for the first or the second time: what a span has handed out since the look before, it is given time to.
+    Look { second: bool, arena: usize },
+    /// Dirty runs are purged.
+    Runs,
+}
+
+/// See the module.
+pub(crate) struct Eager {
+    /// 1: somebody is about it.
+    turn: AtomicU32,
+    /// When the program began, in milliseconds of `os::now_ms`, in what a word holds of them; 0: not known.
+    born_ms: AtomicUsize,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    step: Step,
+    /// What was free when it began, and when that was.
+    given: usize,
+    since_ms: u64,
+    /// How long nothing goes back, and since when.
+    rest_ms: u64,
+}
+
+impl State {
+    const NEW: Self = Self { step: Step::None, given: 0, since_ms: 0, rest_ms: 0 };
+}
+
+// SAFETY: the state is used by who has the turn only.
+unsafe impl Sync for Eager {}
+
+/// Whoever has the turn.
+pub(crate) struct Turn<'a>(&'a Eager);
+
+impl Eager {
+    pub(crate) const fn new() -> Self {
+        Self { turn: AtomicU32::new(0), born_ms: AtomicUsize::new(0), state: Cell::new(State::NEW) }
+    }
+
+    /// The program begins, or nobody knew before.
+    pub(crate) fn know_birth(&self, now_ms: u64) {
+        // Relaxed, twice: a hint.
+        if self.born_ms.load(Ordering::Relaxed) == 0 {
+            self.born_ms.store(now_ms as usize, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the program is old enough.
+    pub(crate) fn is_of_age(&self, now_ms: u64) -> bool {
+        self.know_birth(now_ms);
+        // Relaxed: a hint.
+        (now_ms as usize).wrapping_sub(self.born_ms.load(Ordering::Relaxed)) >= AGE_MS as usize
+    }
+
+    /// The turn, if nobody has it.
+    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
+        // Acquire: pairs with the Release of whoever had it before.
+        (self.turn.swap(1, Ordering::Acquire) == 0).then_some(Turn(self))
+    }
+
+    /// In the child of a fork: whoever had the turn is not here, and may have been writing.
+    pub(crate) fn forget_turn(&self) {
+        self.state.set(State::NEW);
+        // Relaxed: nobody else is there.
+        self.turn.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn step(&self) -> Step {
+        self.0.state.get().step
+    }
+
+    pub(crate) fn go_to(&self, step: Step) {
+        self.0.state.set(State { step, ..self.0.state.get() });
+    }
+
+    /// Whether it is to begin with so much free.
+    pub(crate) fn begins(&self, free: Free, now_ms: u64) -> bool {
+        let state = self.0.state.get();
+        let long = now_ms.saturating_sub(state.since_ms);
+        if free.resident < LEAST || free.resident < free.all / 4 * 3 || long < state.rest_ms {
+            return false;
+        }
+        let again =
+            state.given > 0 && long - state.rest_ms < AGAIN_MS && free.resident >= state.given / AGAIN_PART;
+        let rest_ms = if again { (state.rest_ms * 2).clamp(REST_MS, REST_MOST_MS) } else { 0 };
+        let given = if again { state.given } else { free.resident };
+        self.0.state.set(State { given, since_ms: now_ms, rest_ms, ..state });
+        !again
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Release: see `turn`.
+        self.0.turn.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn begins(eager: &Eager, free: usize, all: usize, now_ms: u64) -> bool {
+        eager.turn().expect("nobody has it").begins(Free { resident: free * MIB, all: all * MIB }, now_ms)
+    }
+
+    #[test]
+    fn a_program_is_of_age_after_a_second() {
+        let eager = Eager::new();
+        assert!(!eager.is_of_age(7000), "nobody knew");
+        assert!(!eager.is_of_age(7999) && eager.is_of_age(8000));
+        let eager = Eager::new();
+        eager.know_birth(5000);
+        assert!(eager.is_of_age(7000));
+    }
+
+    #[test]
+    fn it_begins_when_most_is_free() {
+        let eager = Eager::new();
+        assert!(!begins(&eager, 7, 7, 5000), "too little");
+        assert!(!begins(&eager, 70, 100, 5000), "much is used");
+        assert!(begins(&eager, 75, 100, 5000));
+        assert!(begins(&eager, 20, 25, 5001), "the rest of what is freed, soon after");
+    }
+
+    #[test]
+    fn who_asks_for_it_again_at_once_is_left_alone_longer_and_longer() {
+        let eager = Eager::new();
+        assert!(begins(&eager, 100, 100, 5000));
+        assert!(!begins(&eager, 100, 100, 5500), "it was needed again");
+        assert!(!begins(&eager, 100, 100, 7400), "that long");
+        assert!(!begins(&eager, 100, 100, 7600), "needed within a second of that");
+        assert!(!begins(&eager, 100, 100, 11_500), "and twice as long");
+        assert!(begins(&eager, 100, 100, 12_700), "not needed for more than a second");
+        assert!(!begins(&eager, 100, 100, 13_000));
+        assert!(begins(&eager, 100, 100, 16_100), "as long as the first time");
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_turn() {
+        let eager = Eager::new();
+        let turn = eager.turn().expect("nobody has it");
+        assert!(eager.turn().is_none());
+        turn.go_to(Step::Runs);
+        drop(turn);
+        assert_eq!(eager.turn().expect("nobody has it").step(), Step::Runs);
+    }
+}
