@@ -3,6 +3,7 @@
 //! any use, nor where it is seen to ask for it again at once.
 
 use core::cell::Cell;
+use core::ops::Deref;
 
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
@@ -26,14 +27,17 @@ pub(crate) struct Free {
     pub(crate) all: usize,
 }
 
-/// Where giving back has got to.
+/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Step {
-    /// It has not begun.
-    None,
-    /// Spans of this arena are looked at, for the first or the second time: what a span has handed out since the look before, it is given time to.
-    Look { second: bool, arena: usize },
-    /// Dirty runs are purged.
+    /// Nothing, unless most is free.
+    Begin,
+    /// To look for holes in arenas' spans. (What a span has handed out since the look before, it is given time to.)
+    Look,
+    /// The same once more.
+    LookAgain,
+    /// To purge dirty runs.
     Runs,
 }
 
@@ -41,26 +45,19 @@ pub(crate) enum Step {
 pub(crate) struct Eager {
     /// 1: somebody is about it.
     turn: AtomicU32,
-    /// When the program began, in milliseconds of `os::now_ms`, in what a word holds of them; 0: not known.
+    /// When the program began, in milliseconds of `os::now_ms`, in what a word holds of them; 0: long ago.
     born_ms: AtomicUsize,
-    state: Cell<State>,
+    pub(crate) step: Cell<Step>,
+    /// The arena that comes next.
+    pub(crate) arena: Cell<usize>,
+    /// What was free when it last began, and when that was.
+    given: Cell<usize>,
+    since_ms: Cell<u64>,
+    /// How long nothing goes back from then on.
+    rest_ms: Cell<u64>,
 }
 
-#[derive(Clone, Copy)]
-struct State {
-    step: Step,
-    /// What was free when it began, and when that was.
-    given: usize,
-    since_ms: u64,
-    /// How long nothing goes back, and since when.
-    rest_ms: u64,
-}
-
-impl State {
-    const NEW: Self = Self { step: Step::None, given: 0, since_ms: 0, rest_ms: 0 };
-}
-
-// SAFETY: the state is used by who has the turn only.
+// SAFETY: the cells are used by who has the turn only.
 unsafe impl Sync for Eager {}
 
 /// Whoever has the turn.
@@ -68,20 +65,25 @@ pub(crate) struct Turn<'a>(&'a Eager);
 
 impl Eager {
     pub(crate) const fn new() -> Self {
-        Self { turn: AtomicU32::new(0), born_ms: AtomicUsize::new(0), state: Cell::new(State::NEW) }
-    }
-
-    /// The program begins, or nobody knew before.
-    pub(crate) fn know_birth(&self, now_ms: u64) {
-        // Relaxed, twice: a hint.
-        if self.born_ms.load(Ordering::Relaxed) == 0 {
-            self.born_ms.store(now_ms as usize, Ordering::Relaxed);
+        Self {
+            turn: AtomicU32::new(0),
+            born_ms: AtomicUsize::new(0),
+            step: Cell::new(Step::Begin),
+            arena: Cell::new(0),
+            given: Cell::new(0),
+            since_ms: Cell::new(0),
+            rest_ms: Cell::new(0),
         }
     }
 
-    /// Whether the program is old enough.
+    /// The program begins.
+    pub(crate) fn know_birth(&self, now_ms: u64) {
+        // Relaxed: a hint.
+        self.born_ms.store(now_ms as usize, Ordering::Relaxed);
+    }
+
+    /// Whether the program is old enough, if it is known when it began.
     pub(crate) fn is_of_age(&self, now_ms: u64) -> bool {
-        self.know_birth(now_ms);
         // Relaxed: a hint.
         (now_ms as usize).wrapping_sub(self.born_ms.load(Ordering::Relaxed)) >= AGE_MS as usize
     }
@@ -92,35 +94,37 @@ impl Eager {
         (self.turn.swap(1, Ordering::Acquire) == 0).then_some(Turn(self))
     }
 
-    /// In the child of a fork: whoever had the turn is not here, and may have been writing.
+    /// In the child of a fork: whoever had the turn is not here. Each cell is a word, and none is half written.
     pub(crate) fn forget_turn(&self) {
-        self.state.set(State::NEW);
         // Relaxed: nobody else is there.
         self.turn.store(0, Ordering::Relaxed);
     }
 }
 
+impl Deref for Turn<'_> {
+    type Target = Eager;
+
+    fn deref(&self) -> &Eager {
+        self.0
+    }
+}
+
 impl Turn<'_> {
-    pub(crate) fn step(&self) -> Step {
-        self.0.state.get().step
-    }
-
-    pub(crate) fn go_to(&self, step: Step) {
-        self.0.state.set(State { step, ..self.0.state.get() });
-    }
-
     /// Whether it is to begin with so much free.
     pub(crate) fn begins(&self, free: Free, now_ms: u64) -> bool {
-        let state = self.0.state.get();
-        let long = now_ms.saturating_sub(state.since_ms);
-        if free.resident < LEAST || free.resident < free.all / 4 * 3 || long < state.rest_ms {
+        let (long, rest_ms) = (now_ms.saturating_sub(self.since_ms.get()), self.rest_ms.get());
+        if free.resident < LEAST || free.resident < free.all / 4 * 3 || long < rest_ms {
             return false;
         }
-        let again =
-            state.given > 0 && long - state.rest_ms < AGAIN_MS && free.resident >= state.given / AGAIN_PART;
-        let rest_ms = if again { (state.rest_ms * 2).clamp(REST_MS, REST_MOST_MS) } else { 0 };
-        let given = if again { state.given } else { free.resident };
-        self.0.state.set(State { given, since_ms: now_ms, rest_ms, ..state });
+        let given = self.given.get();
+        let again = given > 0 && long - rest_ms < AGAIN_MS && free.resident >= given / AGAIN_PART;
+        if again {
+            self.rest_ms.set((rest_ms * 2).clamp(REST_MS, REST_MOST_MS));
+        } else {
+            self.rest_ms.set(0);
+            self.given.set(free.resident);
+        }
+        self.since_ms.set(now_ms);
         !again
     }
 }
@@ -145,11 +149,8 @@ mod tests {
     #[test]
     fn a_program_is_of_age_after_a_second() {
         let eager = Eager::new();
-        assert!(!eager.is_of_age(7000), "nobody knew");
+        eager.know_birth(7000);
         assert!(!eager.is_of_age(7999) && eager.is_of_age(8000));
-        let eager = Eager::new();
-        eager.know_birth(5000);
-        assert!(eager.is_of_age(7000));
     }
 
     #[test]
@@ -179,8 +180,8 @@ mod tests {
         let eager = Eager::new();
         let turn = eager.turn().expect("nobody has it");
         assert!(eager.turn().is_none());
-        turn.go_to(Step::Runs);
+        turn.step.set(Step::Runs);
         drop(turn);
-        assert_eq!(eager.turn().expect("nobody has it").step(), Step::Runs);
+        assert_eq!(eager.turn().expect("nobody has it").step.get(), Step::Runs);
     }
 }

@@ -50,40 +50,48 @@ impl Allocator {
     }
 
     /// Gives back what the program freed, if that is most of its memory and nobody looks after it: a bounded part of it. `false`: to be called again.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn give_back_eagerly(&self) -> bool {
         let now_ms = os::now_ms();
         if !self.eager.is_of_age(now_ms) {
             return true;
         }
         let Some(turn) = self.eager.turn() else { return true };
-        let (step, done) = match turn.step() {
-            Step::None => {
-                let begins = turn.begins(self.free_small(), now_ms);
-                (if begins { Step::Look { second: false, arena: 1 } } else { Step::None }, !begins)
-            }
-            Step::Look { second, arena } => match self.existing_arenas().nth(arena - 1) {
-                Some(existing) if matches!(existing.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
+        let next = match turn.step.get() {
+            Step::Begin if !turn.begins(self.free_small(), now_ms) => return true,
+            Step::Begin => Step::Look,
+            step @ (Step::Look | Step::LookAgain) => match self.existing_arena(turn.arena.get()) {
+                Some(arena) if matches!(arena.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
                     return false;
                 }
-                Some(_) => (Step::Look { second, arena: arena + 1 }, false),
-                None if second => (Step::Runs, false),
-                None => (Step::Look { second: true, arena: 1 }, false),
+                Some(_) => {
+                    turn.arena.set(turn.arena.get() + 1);
+                    return false;
+                }
+                None if step == Step::Look => Step::LookAgain,
+                None => Step::Runs,
             },
-            Step::Runs if self.tables.pages.purge_slice(self.ground()) => return false,
-            Step::Runs => (Step::None, true),
+            Step::Runs => {
+                // However new: no more than a part of what is in use is dirty, or 48 MiB.
+                self.tables.pages.purge_old(self.ground(), u64::MAX);
+                Step::Begin
+            }
         };
-        turn.go_to(step);
-        done
+        turn.step.set(next);
+        turn.arena.set(1);
+        next == Step::Begin
     }
 
     /// What is free of small blocks' spans, and dirty.
     fn free_small(&self) -> Free {
         let dirty = self.shared.dirty_units() * UNIT;
-        let (mut since, mut before) = (0, 0);
-        for arena in self.existing_arenas() {
+        let (mut since, mut before, mut index) = (0, 0, 1);
+        while let Some(arena) = self.existing_arena(index) {
             let [more_since, more_before] = arena.room();
             since += more_since;
             before += more_before;
+            index += 1;
         }
         // What was free before the last look for holes has gone back, as far as its pages held nothing else.
         let spans = (self.shared.small() * UNIT).saturating_sub(before);
@@ -113,9 +121,15 @@ impl Allocator {
     }
 
     pub(crate) fn existing_arenas(&self) -> impl Iterator<Item = &'static Arena> {
+        (1..).map_while(|index| self.existing_arena(index))
+    }
+
+    /// The arena with this index; they come one after the other, from 1 on.
+    #[inline(never)]
+    fn existing_arena(&self, index: usize) -> Option<&'static Arena> {
         // Acquire: pairs with the Release in `create_arena`.
-        // SAFETY: arenas live for ever. They come one after the other, from the first index on.
-        self.tables.arenas[1..].iter().map_while(|arena| unsafe { arena.load(Ordering::Acquire).as_ref() })
+        // SAFETY: arenas live for ever.
+        unsafe { self.tables.arenas.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
     /// Takes what heaps keep whose threads took no slow path since the last call. `true`: some heap's did.

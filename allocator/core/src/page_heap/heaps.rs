@@ -7,7 +7,7 @@
 use core::cell::Cell;
 
 use super::shared::PAGE_HEAPS;
-use super::{Ground, PageHeap, Run, SLICE, Source};
+use super::{Ground, PageHeap, Run, Source};
 use crate::os;
 use crate::span::{Span, Use};
 use crate::statistics::Statistics;
@@ -235,14 +235,6 @@ impl PageHeaps {
         for heap in self.entered() {
             while heap.lock().purge_excess(ground) {}
         }
-    }
-
-    /// Purges a slice of what is dirty, however new. `false`: nothing was left, or the system refuses.
-    pub(crate) fn purge_slice(&self, ground: Ground) -> bool {
-        self.entered().iter().any(|heap| {
-            let mut heap = heap.lock();
-            !heap.keeps_dirty(ground) && heap.purge_oldest(ground, SLICE).0
-        })
     }
 
     /// In the child of a fork: what threads were about to mark that are not here others may have.
