@@ -3,7 +3,6 @@
 //! any use, nor where it is seen to ask for it again at once.
 
 use core::cell::Cell;
-use core::ops::Deref;
 
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
@@ -47,9 +46,9 @@ pub(crate) struct Eager {
     turn: AtomicU32,
     /// When the program began, in milliseconds of `os::now_ms`, in what a word holds of them; 0: long ago.
     born_ms: AtomicUsize,
-    pub(crate) step: Cell<Step>,
+    step: Cell<Step>,
     /// The arena that comes next.
-    pub(crate) arena: Cell<usize>,
+    arena: Cell<usize>,
     /// What was free when it last began, and when that was.
     given: Cell<usize>,
     since_ms: Cell<u64>,
@@ -101,30 +100,33 @@ impl Eager {
     }
 }
 
-impl Deref for Turn<'_> {
-    type Target = Eager;
-
-    fn deref(&self) -> &Eager {
-        self.0
-    }
-}
-
 impl Turn<'_> {
+    /// What comes next, and of which arena.
+    pub(crate) fn next(&self) -> (Step, usize) {
+        (self.0.step.get(), self.0.arena.get())
+    }
+
+    /// This comes next.
+    pub(crate) fn go_on(&self, step: Step, arena: usize) {
+        self.0.step.set(step);
+        self.0.arena.set(arena);
+    }
+
     /// Whether it is to begin with so much free.
     pub(crate) fn begins(&self, free: Free, now_ms: u64) -> bool {
-        let (long, rest_ms) = (now_ms.saturating_sub(self.since_ms.get()), self.rest_ms.get());
+        let (long, rest_ms) = (now_ms.saturating_sub(self.0.since_ms.get()), self.0.rest_ms.get());
         if free.resident < LEAST || free.resident < free.all / 4 * 3 || long < rest_ms {
             return false;
         }
-        let given = self.given.get();
+        let given = self.0.given.get();
         let again = given > 0 && long - rest_ms < AGAIN_MS && free.resident >= given / AGAIN_PART;
         if again {
-            self.rest_ms.set((rest_ms * 2).clamp(REST_MS, REST_MOST_MS));
+            self.0.rest_ms.set((rest_ms * 2).clamp(REST_MS, REST_MOST_MS));
         } else {
-            self.rest_ms.set(0);
-            self.given.set(free.resident);
+            self.0.rest_ms.set(0);
+            self.0.given.set(free.resident);
         }
-        self.since_ms.set(now_ms);
+        self.0.since_ms.set(now_ms);
         !again
     }
 }
@@ -180,8 +182,8 @@ mod tests {
         let eager = Eager::new();
         let turn = eager.turn().expect("nobody has it");
         assert!(eager.turn().is_none());
-        turn.step.set(Step::Runs);
+        turn.go_on(Step::Runs, 3);
         drop(turn);
-        assert_eq!(eager.turn().expect("nobody has it").step.get(), Step::Runs);
+        assert_eq!(eager.turn().expect("nobody has it").next(), (Step::Runs, 3));
     }
 }

@@ -78,10 +78,7 @@ impl Helper {
                 0 => _ = self.turns(state, UNWANTED),
                 // Costs nothing to ask again.
                 1 if os::never_had_threads() => return allocator.give_back_eagerly(),
-                1 if !has_several_threads(allocator) => {
-                    self.put_off(state);
-                    return allocator.give_back_eagerly();
-                }
+                1 if !has_several_threads(allocator) => self.put_off(state),
                 _ => self.start(body),
             },
             ASLEEP => self.rouse(),

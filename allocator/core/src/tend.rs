@@ -58,28 +58,25 @@ impl Allocator {
             return true;
         }
         let Some(turn) = self.eager.turn() else { return true };
-        let next = match turn.step.get() {
+        let (step, index) = turn.next();
+        let (next, index) = match step {
             Step::Begin if !turn.begins(self.free_small(), now_ms) => return true,
-            Step::Begin => Step::Look,
-            step @ (Step::Look | Step::LookAgain) => match self.existing_arena(turn.arena.get()) {
+            Step::Begin => (Step::Look, 1),
+            Step::Look | Step::LookAgain => match self.existing_arena(index) {
                 Some(arena) if matches!(arena.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
                     return false;
                 }
-                Some(_) => {
-                    turn.arena.set(turn.arena.get() + 1);
-                    return false;
-                }
-                None if step == Step::Look => Step::LookAgain,
-                None => Step::Runs,
+                Some(_) => (step, index + 1),
+                None if step == Step::Look => (Step::LookAgain, 1),
+                None => (Step::Runs, 1),
             },
             Step::Runs => {
                 // However new: no more than a part of what is in use is dirty, or 48 MiB.
                 self.tables.pages.purge_old(self.ground(), u64::MAX);
-                Step::Begin
+                (Step::Begin, 1)
             }
         };
-        turn.step.set(next);
-        turn.arena.set(1);
+        turn.go_on(next, index);
         next == Step::Begin
     }
 

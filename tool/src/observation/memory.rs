@@ -5,11 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ample_protocol::observation::{Count, Fact, PLACES, SLOTS, place_in, place_of, place_of_place};
-use procfs::process::{MemoryPageFlags, PageInfo, Process};
+use procfs::process::{MMapPath, MemoryPageFlags, PageInfo, Process};
 use serde::Serialize;
 
 use super::parts::{Known, Parts, parts};
@@ -58,8 +58,11 @@ pub struct Watch {
 #[derive(Debug)]
 struct Watched {
     pid: i32,
+    path: PathBuf,
     /// What the observer writes; none once there is no such process any more.
     file: Option<File>,
+    /// Whether the process of that number has mapped it: in a namespace of its own another has that number here.
+    is_its: bool,
     /// Looks between two moments that are kept, and since the last one.
     every: usize,
     since: usize,
@@ -103,9 +106,12 @@ impl Watch {
             for other in self.processes.values_mut().filter(|other| other.pid == pid) {
                 other.file = None;
             }
+            let path = self.folder.join(&name);
             let watched = Watched {
                 pid,
-                file: File::open(self.folder.join(&name)).ok(),
+                file: File::open(&path).ok(),
+                path,
+                is_its: false,
                 every: 1,
                 since: 0,
                 memory: Memory::default(),
@@ -129,6 +135,10 @@ impl Watched {
             self.file = None;
             return;
         };
+        self.is_its = self.is_its || has_mapped(&process, &self.path);
+        if !self.is_its {
+            return;
+        }
         let live_bytes = number(file, place_of(Fact::LiveBytes));
         let resident_bytes = resident_bytes.saturating_sub(number(file, place_of(Fact::OwnBytes)));
         let more = resident_bytes > self.asked_of;
@@ -170,6 +180,13 @@ fn resident(pid: i32) -> Option<(Process, u64)> {
     let statm = process.statm().ok()?;
     // One that has ended, and for which nobody has waited, has none.
     (statm.resident > 0).then(|| (process, statm.resident.saturating_sub(statm.shared) * procfs::page_size()))
+}
+
+/// Whether a process has this file in its memory.
+fn has_mapped(process: &Process, path: &Path) -> bool {
+    process.maps().is_ok_and(|maps| {
+        maps.0.iter().any(|map| matches!(&map.pathname, MMapPath::Path(mapped) if mapped == path))
+    })
 }
 
 /// What its memory is; none where the system does not let us see.
