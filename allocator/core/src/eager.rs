@@ -22,7 +22,7 @@ const REST_MOST_MS: u64 = 60_000;
 pub(crate) struct Free {
     /// In spans of small blocks and in dirty runs, as far as it is in memory.
     pub(crate) resident: usize,
-    /// What is in memory of spans and runs, that included.
+    /// What is in memory of spans, large blocks and runs, that included.
     pub(crate) all: usize,
 }
 

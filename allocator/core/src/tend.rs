@@ -60,7 +60,7 @@ impl Allocator {
         let Some(turn) = self.eager.turn() else { return true };
         let (step, index) = turn.next();
         let (next, index) = match step {
-            Step::Begin if !turn.begins(self.free_small(), now_ms) => return true,
+            Step::Begin if !turn.begins(self.free_in_memory(), now_ms) => return true,
             Step::Begin => (Step::Look, 1),
             Step::Look | Step::LookAgain => match self.existing_arena(index) {
                 Some(arena) if matches!(arena.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
@@ -80,8 +80,8 @@ impl Allocator {
         next == Step::Begin
     }
 
-    /// What is free of small blocks' spans, and dirty.
-    fn free_small(&self) -> Free {
+    /// What is free of small blocks' spans and of runs.
+    fn free_in_memory(&self) -> Free {
         let dirty = self.shared.dirty_units() * UNIT;
         let (mut since, mut before, mut index) = (0, 0, 1);
         while let Some(arena) = self.existing_arena(index) {
@@ -91,8 +91,8 @@ impl Allocator {
             index += 1;
         }
         // What was free before the last look for holes has gone back, as far as its pages held nothing else.
-        let spans = (self.shared.small() * UNIT).saturating_sub(before);
-        Free { resident: since + dirty, all: spans + dirty }
+        let all = (self.shared.resident_units() * UNIT).saturating_sub(before);
+        Free { resident: since + dirty, all }
     }
 
     /// Whether much was freed that nobody has looked at.

@@ -142,13 +142,15 @@ CASE(pages_between_live_blocks_come_back_together_although_some_were_locked) {
 
 /* Where only part of what was marked was used: what is marked the system fills again, although it was given back. */
 CASE(what_was_given_back_is_marked_for_huge_pages_no_more) {
+    /* An emulator of processors has some of its own. */
+    size_t others = marked();
     are_cheap = true;
     count = COUNT / 4 * 3;
     free_and_wait(0, 3 << 20, true);
-    if (marked_when_full == 0)
+    if (marked_when_full == others)
         skip("the system gives no huge pages");
-    for (unsigned tenths = 0; marked() > 0; tenths++) {
-        CHECK(tenths < 50, "%zu bytes are marked for huge pages", marked());
+    for (unsigned tenths = 0; marked() > others; tenths++) {
+        CHECK(tenths < 50, "%zu bytes are marked for huge pages", marked() - others);
         usleep(100000);
     }
 }
@@ -172,6 +174,7 @@ CASE(a_program_of_one_thread_stays_one) {
 /* Nobody looks around there, and it may sleep from now on: one block in fifty stays, one page in six holds one. */
 CASE(most_of_what_one_thread_freed_comes_back_at_once) {
     sleep(1);
+    unsigned threads = thread_count();
     memset(blocks, 1, sizeof blocks);
     size_t before = resident();
     for (unsigned i = 0; i < COUNT; i++)
@@ -181,7 +184,7 @@ CASE(most_of_what_one_thread_freed_comes_back_at_once) {
             free(blocks[i]);
     size_t left = resident() - before;
     CHECK(left <= (24 << 20), "%zu bytes are resident", left);
-    CHECK(thread_count() == 1, "%u threads", thread_count());
+    CHECK(thread_count() == threads, "%u threads instead of %u", thread_count(), threads);
     for (unsigned i = 0; i < COUNT; i += 50)
         CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
 }

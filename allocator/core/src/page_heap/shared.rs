@@ -118,6 +118,12 @@ impl Shared {
         self.sums.small.load(Ordering::Relaxed)
     }
 
+    /// Units in spans and dirty runs of all page heaps, as far as they have told.
+    pub(crate) fn resident_units(&self) -> usize {
+        // Relaxed: a hint.
+        self.sums.resident.load(Ordering::Relaxed)
+    }
+
     /// Units of dirty runs in all page heaps, as far as they have told.
     pub(crate) fn dirty_units(&self) -> usize {
         // Relaxed: a hint.
