@@ -1,4 +1,4 @@
-//! When a program of one thread gives back what it freed. Nobody looks around there from time to time (see `helper.rs`), and many such programs sleep once they have freed most of
+//! When what was freed goes back where nobody looks around from time to time (see `helper.rs`): in programs of one thread, and where no helper thread is wanted. Many such programs sleep once they have freed most of
 //! their memory: servers that start processes instead of threads. So it goes back as soon as most of it is free; but not while the program is so young that it may end before that is of
 //! any use, nor where it is seen to ask for it again at once.
 

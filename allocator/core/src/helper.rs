@@ -62,8 +62,8 @@ impl Helper {
     }
 
     /// Sees to it that somebody looks around soon: a thread with this `body`. The caller is in no slow path, and holds no lock: a
-    /// new thread allocates. `false`: to be called again, since a thread must be started, and `may_start` says that this is no time for it, or since a
-    /// program of one thread has more to give back.
+    /// new thread allocates. `false`: to be called again, since a thread must be started, and `may_start` says that this is no time for it, or since there is
+    /// more to give back where there is no such thread.
     #[cold]
     #[must_use]
     pub(crate) fn call(&self, allocator: &Allocator, body: os::Body, may_start: impl Fn() -> bool) -> bool {
@@ -82,6 +82,7 @@ impl Helper {
                 _ => self.start(body),
             },
             ASLEEP => self.rouse(),
+            UNWANTED => return allocator.give_back_eagerly(),
             _ => {}
         }
         true

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ample_protocol::observation::{Count, Fact, PLACES, SLOTS, place_in, place_of, place_of_place};
@@ -58,7 +58,6 @@ pub struct Watch {
 #[derive(Debug)]
 struct Watched {
     pid: i32,
-    path: PathBuf,
     /// What the observer writes; none once there is no such process any more.
     file: Option<File>,
     /// Whether the process of that number has mapped it: in a namespace of its own another has that number here.
@@ -82,8 +81,8 @@ impl Watch {
     pub fn look(&mut self) -> Duration {
         self.find();
         let elapsed = self.began.elapsed();
-        for watched in self.processes.values_mut() {
-            watched.look(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        for (name, watched) in &mut self.processes {
+            watched.look(name, u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         }
         (elapsed / PART).clamp(PAUSES[0], PAUSES[1])
     }
@@ -106,11 +105,9 @@ impl Watch {
             for other in self.processes.values_mut().filter(|other| other.pid == pid) {
                 other.file = None;
             }
-            let path = self.folder.join(&name);
             let watched = Watched {
                 pid,
-                file: File::open(&path).ok(),
-                path,
+                file: File::open(self.folder.join(&name)).ok(),
                 is_its: false,
                 every: 1,
                 since: 0,
@@ -129,13 +126,13 @@ fn pid(name: &OsStr) -> Option<i32> {
 }
 
 impl Watched {
-    fn look(&mut self, at_ms: u64) {
+    fn look(&mut self, name: &OsStr, at_ms: u64) {
         let Some(file) = &self.file else { return };
         let Some((process, resident_bytes)) = resident(self.pid) else {
             self.file = None;
             return;
         };
-        self.is_its = self.is_its || has_mapped(&process, &self.path);
+        self.is_its = self.is_its || has_mapped(&process, name);
         if !self.is_its {
             return;
         }
@@ -182,11 +179,10 @@ fn resident(pid: i32) -> Option<(Process, u64)> {
     (statm.resident > 0).then(|| (process, statm.resident.saturating_sub(statm.shared) * procfs::page_size()))
 }
 
-/// Whether a process has this file in its memory.
-fn has_mapped(process: &Process, path: &Path) -> bool {
-    process.maps().is_ok_and(|maps| {
-        maps.0.iter().any(|map| matches!(&map.pathname, MMapPath::Path(mapped) if mapped == path))
-    })
+/// Whether a process has a file of this name, which no other file has, in its memory.
+fn has_mapped(process: &Process, name: &OsStr) -> bool {
+    let is_it = |path: &MMapPath| matches!(path, MMapPath::Path(path) if path.file_name() == Some(name));
+    process.maps().is_ok_and(|maps| maps.0.iter().any(|map| is_it(&map.pathname)))
 }
 
 /// What its memory is; none where the system does not let us see.
