@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes that are free, and in memory, below which nothing goes back: 8 MiB.
 const LEAST: usize = 8 << 20;
@@ -26,30 +26,13 @@ pub(crate) struct Free {
     pub(crate) all: usize,
 }
 
-/// What comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Step {
-    /// Nothing, unless most is free.
-    Begin,
-    /// To look for holes in arenas' spans. (What a span has handed out since the look before, it is given time to.)
-    Look,
-    /// The same once more.
-    LookAgain,
-    /// To purge dirty runs.
-    Runs,
-}
-
 /// See the module.
 pub(crate) struct Eager {
     /// 1: somebody is about it.
     turn: AtomicU32,
-    /// When the program began, in milliseconds of `os::now_ms`, in what a word holds of them; 0: long ago.
-    born_ms: AtomicUsize,
-    step: Cell<Step>,
-    /// The arena that comes next.
-    arena: Cell<usize>,
-    /// What was free when it last began, and when that was.
+    /// The look for holes that comes next, two at each arena; 0: nothing is under way.
+    look: Cell<usize>,
+    /// What was free when it last began, and when that was; or nothing, and when the program began, in milliseconds of `os::now_ms`.
     given: Cell<usize>,
     since_ms: Cell<u64>,
     /// How long nothing goes back from then on.
@@ -66,25 +49,11 @@ impl Eager {
     pub(crate) const fn new() -> Self {
         Self {
             turn: AtomicU32::new(0),
-            born_ms: AtomicUsize::new(0),
-            step: Cell::new(Step::Begin),
-            arena: Cell::new(0),
+            look: Cell::new(0),
             given: Cell::new(0),
             since_ms: Cell::new(0),
             rest_ms: Cell::new(0),
         }
-    }
-
-    /// The program begins.
-    pub(crate) fn know_birth(&self, now_ms: u64) {
-        // Relaxed: a hint.
-        self.born_ms.store(now_ms as usize, Ordering::Relaxed);
-    }
-
-    /// Whether the program is old enough, if it is known when it began.
-    pub(crate) fn is_of_age(&self, now_ms: u64) -> bool {
-        // Relaxed: a hint.
-        (now_ms as usize).wrapping_sub(self.born_ms.load(Ordering::Relaxed)) >= AGE_MS as usize
     }
 
     /// The turn, if nobody has it.
@@ -101,21 +70,30 @@ impl Eager {
 }
 
 impl Turn<'_> {
-    /// What comes next, and of which arena.
-    pub(crate) fn next(&self) -> (Step, usize) {
-        (self.0.step.get(), self.0.arena.get())
+    /// The look that comes next; 0: none is under way.
+    pub(crate) fn look(&self) -> usize {
+        self.0.look.get()
     }
 
-    /// This comes next.
-    pub(crate) fn go_on(&self, step: Step, arena: usize) {
-        self.0.step.set(step);
-        self.0.arena.set(arena);
+    /// This one comes next.
+    pub(crate) fn go_on(&self, look: usize) {
+        self.0.look.set(look);
     }
 
-    /// Whether it is to begin with so much free.
-    pub(crate) fn begins(&self, free: Free, now_ms: u64) -> bool {
+    /// The program begins.
+    pub(crate) fn know_birth(&self, now_ms: u64) {
+        self.0.since_ms.set(now_ms);
+        self.0.rest_ms.set(AGE_MS);
+    }
+
+    /// Whether it is to begin with what is free.
+    pub(crate) fn begins(&self, now_ms: u64, free: impl FnOnce() -> Free) -> bool {
         let (long, rest_ms) = (now_ms.saturating_sub(self.0.since_ms.get()), self.0.rest_ms.get());
-        if free.resident < LEAST || free.resident < free.all / 4 * 3 || long < rest_ms {
+        if long < rest_ms {
+            return false;
+        }
+        let free = free();
+        if free.resident < LEAST || free.resident < free.all / 4 * 3 {
             return false;
         }
         let given = self.0.given.get();
@@ -145,14 +123,16 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn begins(eager: &Eager, free: usize, all: usize, now_ms: u64) -> bool {
-        eager.turn().expect("nobody has it").begins(Free { resident: free * MIB, all: all * MIB }, now_ms)
+        let free = || Free { resident: free * MIB, all: all * MIB };
+        eager.turn().expect("nobody has it").begins(now_ms, free)
     }
 
     #[test]
     fn a_program_is_of_age_after_a_second() {
         let eager = Eager::new();
-        eager.know_birth(7000);
-        assert!(!eager.is_of_age(7999) && eager.is_of_age(8000));
+        eager.turn().expect("nobody has it").know_birth(7000);
+        assert!(!begins(&eager, 100, 100, 7999));
+        assert!(begins(&eager, 100, 100, 8000));
     }
 
     #[test]
@@ -182,8 +162,8 @@ mod tests {
         let eager = Eager::new();
         let turn = eager.turn().expect("nobody has it");
         assert!(eager.turn().is_none());
-        turn.go_on(Step::Runs, 3);
+        turn.go_on(3);
         drop(turn);
-        assert_eq!(eager.turn().expect("nobody has it").next(), (Step::Runs, 3));
+        assert_eq!(eager.turn().expect("nobody has it").look(), 3);
     }
 }

@@ -171,7 +171,9 @@ pub fn prepare() {
     // `pthread_create` allocates nothing).
     fork::watch();
     HELPER.know_first();
-    PROCESS.eager.know_birth(os::now_ms());
+    if let Some(turn) = PROCESS.eager.turn() {
+        turn.know_birth(os::now_ms());
+    }
     if PROCESS.options.read_environment()
         && let heap = thread_local::heap()
         && heap.arena().is_some()

@@ -2,7 +2,7 @@
 
 use crate::allocator::Allocator;
 use crate::arena::{Arena, Holes};
-use crate::eager::{Free, Step};
+use crate::eager::Free;
 use crate::heap::Heap;
 use crate::os;
 use crate::size_class::CLASSES;
@@ -13,6 +13,9 @@ use crate::units::UNIT;
 const LOOKS_PER_SEARCH: u32 = 4;
 /// Calls into the system for holes while an arena's lock is held, as a `Batch` counts them.
 const HOLES_AT_ONCE: usize = 16;
+
+/// Where nobody looks around each arena is looked at twice, the one with index 1 first: what a span has handed out since the look before, it is given time to.
+const FIRST_LOOK: usize = 2;
 
 /// What counts as much in a heap's private depot and its cache of large blocks: this part (a sixteenth) of the program's spans of small blocks, and more than [`STORED_MIN`] bytes.
 const STORED_PART: usize = 16;
@@ -53,46 +56,38 @@ impl Allocator {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back_eagerly(&self) -> bool {
-        let now_ms = os::now_ms();
-        if !self.eager.is_of_age(now_ms) {
-            return true;
-        }
         let Some(turn) = self.eager.turn() else { return true };
-        let (step, index) = turn.next();
-        let (next, index) = match step {
-            Step::Begin if !turn.begins(self.free_in_memory(), now_ms) => return true,
-            Step::Begin => (Step::Look, 1),
-            Step::Look | Step::LookAgain => match self.existing_arena(index) {
-                Some(arena) if matches!(arena.purge_holes(HOLES_AT_ONCE), Holes::More { .. }) => {
-                    return false;
-                }
-                Some(_) => (step, index + 1),
-                None if step == Step::Look => (Step::LookAgain, 1),
-                None => (Step::Runs, 1),
-            },
-            Step::Runs => {
-                // However new: no more than a part of what is in use is dirty, or 48 MiB.
-                self.tables.pages.purge_old(self.ground(), u64::MAX);
-                (Step::Begin, 1)
+        let look = turn.look();
+        if look == 0 {
+            if !turn.begins(os::now_ms(), || self.free_in_memory()) {
+                return true;
             }
-        };
-        turn.go_on(next, index);
-        next == Step::Begin
+            turn.go_on(FIRST_LOOK);
+            return false;
+        }
+        if let Some(arena) = self.existing_arena(look / 2) {
+            if let Holes::Done { .. } = arena.purge_holes(HOLES_AT_ONCE) {
+                turn.go_on(look + 1);
+            }
+            return false;
+        }
+        // However new: no more is dirty there than is in use, or than 48 MiB.
+        self.tables.pages.purge_old(self.ground(), u64::MAX);
+        turn.go_on(0);
+        true
     }
 
     /// What is free of small blocks' spans and of runs.
     fn free_in_memory(&self) -> Free {
-        let dirty = self.shared.dirty_units() * UNIT;
-        let (mut since, mut before, mut index) = (0, 0, 1);
-        while let Some(arena) = self.existing_arena(index) {
+        let [resident, dirty] = self.tables.pages.resident_and_dirty(self.ground());
+        let (mut since, mut before) = (0, 0);
+        for arena in self.existing_arenas() {
             let [more_since, more_before] = arena.room();
             since += more_since;
             before += more_before;
-            index += 1;
         }
         // What was free before the last look for holes has gone back, as far as its pages held nothing else.
-        let all = (self.shared.resident_units() * UNIT).saturating_sub(before);
-        Free { resident: since + dirty, all }
+        Free { resident: since + dirty * UNIT, all: (resident * UNIT).saturating_sub(before) }
     }
 
     /// Whether much was freed that nobody has looked at.
@@ -122,7 +117,6 @@ impl Allocator {
     }
 
     /// The arena with this index; they come one after the other, from 1 on.
-    #[inline(never)]
     fn existing_arena(&self, index: usize) -> Option<&'static Arena> {
         // Acquire: pairs with the Release in `create_arena`.
         // SAFETY: arenas live for ever.

@@ -85,23 +85,10 @@ next! {
     pvalloc(size: usize) -> *mut c_void, or std::ptr::null_mut();
     /// mmap.
     mmap(address: *mut c_void, length: usize, access: c_int, kind: c_int, file: c_int, offset: libc::off_t) -> *mut c_void,
-        or map(address, length, access, kind, file, offset);
+        or libc::MAP_FAILED;
     /// mmap64.
     mmap64(address: *mut c_void, length: usize, access: c_int, kind: c_int, file: c_int, offset: libc::off_t) -> *mut c_void,
-        or map(address, length, access, kind, file, offset);
-}
-
-/// A mapping from the system itself.
-fn map(
-    address: *mut c_void,
-    length: usize,
-    access: c_int,
-    kind: c_int,
-    file: c_int,
-    offset: libc::off_t,
-) -> *mut c_void {
-    // SAFETY: the caller of mmap keeps to its contract, which is the system call's.
-    unsafe { libc::syscall(libc::SYS_mmap, address, length, access, kind, file, offset) as *mut c_void }
+        or libc::MAP_FAILED;
 }
 
 /// Bytes for those who ask while the first function is looked up. They are never freed.

@@ -171,23 +171,30 @@ CASE(a_program_of_one_thread_stays_one) {
     CHECK(thread_count() == 1, "%u threads", thread_count());
 }
 
-/* Nobody looks around there, and it may sleep from now on: one block in fifty stays, one page in six holds one. */
-CASE(most_of_what_one_thread_freed_comes_back_at_once) {
+/* Frees all blocks of `size` bytes but one in `live` in a program of one thread, where nobody looks around and which may sleep from now on: no more than `allowed` bytes
+ * of them are resident. */
+static void free_alone(size_t size, unsigned live, size_t allowed) {
     sleep(1);
     unsigned threads = thread_count();
     memset(blocks, 1, sizeof blocks);
     size_t before = resident();
     for (unsigned i = 0; i < COUNT; i++)
-        fill(blocks[i] = malloc(SIZE), SIZE, i);
+        fill(blocks[i] = malloc(size), size, i);
     for (unsigned i = 0; i < COUNT; i++)
-        if (i % 50 != 0)
+        if (i % live != 0)
             free(blocks[i]);
     size_t left = resident() - before;
-    CHECK(left <= (24 << 20), "%zu bytes are resident", left);
+    CHECK(left <= allowed, "%zu bytes are resident, %zu may be", left, allowed);
     CHECK(thread_count() == threads, "%u threads instead of %u", thread_count(), threads);
-    for (unsigned i = 0; i < COUNT; i += 50)
-        CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
+    for (unsigned i = 0; i < COUNT; i += live)
+        CHECK(mismatch(blocks[i], 0, size, i) == size, "live block %u lost its content", i);
 }
+
+/* One page in six holds a live block. */
+CASE(most_of_what_one_thread_freed_comes_back_at_once) { free_alone(SIZE, 50, 24 << 20); }
+
+/* Of 144 MiB; below 8 MiB nothing more goes back. */
+CASE(nearly_all_of_what_one_thread_freed_comes_back_at_once) { free_alone(1152, COUNT, 12 << 20); }
 
 /* 100 MB of blocks of each size: what is resident is what the allocator knows of them, and no page of theirs. */
 CASE(blocks_that_nobody_touches_are_not_in_memory) {

@@ -397,6 +397,25 @@ fn tending_ends_when_nothing_is_left_to_give_back() {
     unsafe { allocator.detach(heap) };
 }
 
+/// Frees all blocks but one in so many: those that stay, and where the others were.
+fn free_all_but_one_in(
+    many: usize,
+    allocator: &Allocator,
+    heap: &Heap,
+    blocks: impl IntoIterator<Item = Filled>,
+) -> (Vec<Filled>, Vec<*mut u8>) {
+    let (mut kept, mut freed) = (Vec::new(), Vec::new());
+    for (index, block) in blocks.into_iter().enumerate() {
+        if index % many == 0 {
+            kept.push(block);
+        } else {
+            freed.push(block.pointer());
+            block.free(allocator, heap);
+        }
+    }
+    (kept, freed)
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "a megabyte, byte by byte, takes an hour")]
 fn pages_between_live_blocks_go_back_when_nothing_happens_there() {
@@ -405,15 +424,7 @@ fn pages_between_live_blocks_go_back_when_nothing_happens_there() {
     allocator.shared.tended.store(1, Ordering::Relaxed);
     let heap = allocator.attach().expect("memory");
     let blocks: Vec<_> = (0..3000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
-    let (mut kept, mut freed) = (Vec::new(), Vec::new());
-    for (index, block) in blocks.into_iter().enumerate() {
-        if index % 30 == 0 {
-            kept.push(block);
-        } else {
-            freed.push(block.pointer());
-            block.free(allocator, heap);
-        }
-    }
+    let (kept, freed) = free_all_but_one_in(30, allocator, heap, blocks);
     allocator.empty_idle_heaps();
     allocator.empty_idle_heaps();
     assert!(allocator.is_called_for(), "more than a megabyte came back");

@@ -337,6 +337,7 @@ fn now(clock: libc::clockid_t) -> libc::timespec {
     now
 }
 
+#[inline(never)]
 pub(crate) fn now_ms() -> u64 {
     let now = now(libc::CLOCK_MONOTONIC_COARSE);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000

@@ -237,6 +237,13 @@ impl PageHeaps {
         }
     }
 
+    /// Units of spans, large blocks and dirty runs, and those of the dirty runs: of the first page heap, which has all in a program of one thread, as it is; of the
+    /// others as far as they have told.
+    pub(crate) fn resident_and_dirty(&self, ground: Ground) -> [usize; 2] {
+        let total = self.heaps[0].lock().total(ground.shared);
+        [total.resident, total.dirty]
+    }
+
     /// In the child of a fork: what threads were about to mark that are not here others may have.
     pub(crate) fn forget_marks(&self, ground: Ground) {
         for heap in self.entered() {

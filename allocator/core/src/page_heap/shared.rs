@@ -118,18 +118,6 @@ impl Shared {
         self.sums.small.load(Ordering::Relaxed)
     }
 
-    /// Units in spans and dirty runs of all page heaps, as far as they have told.
-    pub(crate) fn resident_units(&self) -> usize {
-        // Relaxed: a hint.
-        self.sums.resident.load(Ordering::Relaxed)
-    }
-
-    /// Units of dirty runs in all page heaps, as far as they have told.
-    pub(crate) fn dirty_units(&self) -> usize {
-        // Relaxed: a hint.
-        self.sums.dirty.load(Ordering::Relaxed)
-    }
-
     /// Whether there is so much in dirty runs, as far as page heaps have told, that a span will come from one: the program does not grow by it.
     pub(crate) fn has_dirty(&self) -> bool {
         // Relaxed: a hint.

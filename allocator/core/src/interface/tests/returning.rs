@@ -287,20 +287,13 @@ fn what_nobody_looks_after_goes_back_as_soon_as_most_is_free() {
         }
         std::mem::take(&mut calls)
     };
-    let blocks: Vec<_> = (0..60_000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
-    let (mut kept, mut freed) = (Vec::new(), Vec::new());
-    for (index, block) in blocks.into_iter().enumerate() {
-        if index % 100 == 0 {
-            kept.push(block);
-        } else {
-            freed.push(block.pointer());
-            block.free(allocator, heap);
-        }
-        if index == 30_000 {
-            allocator.eager.know_birth(os::now_ms().wrapping_sub(2000));
-            assert_eq!(give_back(), 0, "half is live");
-        }
-    }
+    let mut blocks: Vec<_> =
+        (0..60_000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
+    let (mut kept, mut freed) = free_all_but_one_in(100, allocator, heap, blocks.drain(..30_000));
+    assert_eq!(give_back(), 0, "half is live");
+    let (others_kept, others_freed) = free_all_but_one_in(100, allocator, heap, blocks);
+    kept.extend(others_kept);
+    freed.extend(others_freed);
     // SAFETY: memory of the simulated system, which stays mapped.
     let zeroed = || freed.iter().filter(|block| unsafe { block.add(256).read() } == 0).count();
     assert_eq!(zeroed(), 0);
