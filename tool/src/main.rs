@@ -17,6 +17,7 @@ mod record;
 mod regular;
 mod report;
 mod run;
+mod running;
 mod scratch;
 mod stats;
 mod trial;

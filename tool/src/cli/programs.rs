@@ -32,15 +32,23 @@ pub struct Run {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: those of the program, 128 and the signal's number where one ended it; 125 the tool failed; 126 the \
-                  program cannot be executed; 127 there is none; 2 wrong usage"
+                  program cannot be executed; 127 there is none; 2 wrong usage. With --pid: 0 it was looked at; 1 it cannot be looked \
+                  at; 2 wrong usage, or no such process"
 )]
 pub struct Observe {
+    /// Look at a process that runs already, without its help: who serves its malloc, how much of its time that takes, what
+    /// its threads wait for, what its memory is; under glibc, how much of that is free. As its user, or as root, who sees more
+    #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    /// How long to look at it; Ctrl-C ends that earlier, and tells what was seen
+    #[arg(long, value_name = "SECONDS", conflicts_with = "command", default_value = "10", value_parser = seconds)]
+    pub seconds: Duration,
     /// Write all figures as JSON to this file
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// The program and its arguments. It keeps its terminal, and Ctrl-C is answered in its own way; a second one ends
     /// it. What was observed until then is told
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "pid", value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

@@ -1,4 +1,4 @@
-//! `ample observe`: runs the user's program once, counts what it asks of malloc, and tells what that means.
+//! `ample observe`: runs the user's program once, counts what it asks of malloc, and tells what that means; or looks at one that runs already.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,15 +10,18 @@ use std::time::Instant;
 
 use ample_protocol::observation::FOLDER;
 use anyhow::{Context as _, Result, anyhow};
+use serde::Serialize;
 
+use super::print;
 use super::run::{FAILED, MISSING, NOT_EXECUTABLE, failed, shown};
 use crate::carried;
 use crate::cli::Observe;
 use crate::error::{UsageError, say};
 use crate::observation::{Observation, Watch};
 use crate::programs::{NotFound, examine, preload, put_as_is, system_of};
-use crate::report::observed;
+use crate::report::{observed, running};
 use crate::run::{End, Interrupt, tie, wait_for};
+use crate::running::look_at;
 use crate::scratch;
 
 /// The library that counts.
@@ -26,20 +29,37 @@ const LIBRARY: &str = "libample_observer.so";
 /// The variable that names another one.
 const VARIABLE: &str = "AMPLE_OBSERVER";
 
-/// Runs the program to its end, whose exit code is the command's.
+/// Runs the program to its end, whose exit code is the command's; or looks at a process.
 pub fn observe(arguments: &Observe) -> Result<ExitCode> {
+    if let Some(pid) = arguments.pid {
+        return look(arguments, pid);
+    }
     let result = run(arguments);
     result.or_else(|error| {
         if error.is::<UsageError>() { Err(error) } else { Ok(failed(FAILED, &format!("{error:#}"))) }
     })
 }
 
-fn run(arguments: &Observe) -> Result<ExitCode> {
+fn look(arguments: &Observe, pid: i32) -> Result<ExitCode> {
+    check(arguments.out.as_deref())?;
+    let seen = look_at(pid, arguments.seconds)?;
+    print(&running(&seen))?;
     if let Some(out) = &arguments.out {
-        // Before the program has run for an hour. What is in the file stays until there is something to replace it.
-        let opened = fs::OpenOptions::new().create(true).append(true).open(out);
-        opened.map_err(|error| UsageError(format!("cannot write to {}: {error}", out.display())))?;
+        write(out, &seen)?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the file can be written to, before the program has run for an hour. What is in it stays until there is something to replace it.
+fn check(out: Option<&Path>) -> Result<()> {
+    let Some(out) = out else { return Ok(()) };
+    let opened = fs::OpenOptions::new().create(true).append(true).open(out);
+    opened.map_err(|error| UsageError(format!("cannot write to {}: {error}", out.display())))?;
+    Ok(())
+}
+
+fn run(arguments: &Observe) -> Result<ExitCode> {
+    check(arguments.out.as_deref())?;
     let library = library()?;
     let program = arguments.command[0].as_os_str();
     let name = shown(program);
@@ -103,8 +123,8 @@ fn present(path: PathBuf) -> Result<PathBuf> {
     if path.is_file() { Ok(path) } else { Err(anyhow!("{} is no file", path.display())) }
 }
 
-fn write(out: &Path, observation: &Observation) -> Result<()> {
-    let text = serde_json::to_string_pretty(observation)? + "\n";
+fn write(out: &Path, figures: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(figures)? + "\n";
     fs::write(out, text).with_context(|| format!("cannot write to {}", out.display()))
 }
 

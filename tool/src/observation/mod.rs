@@ -20,7 +20,7 @@ use crate::record::Usage;
 
 pub use findings::{Finding, Kind, causes_are_known, share};
 pub use memory::{Memory, Moment, Watch};
-pub use parts::{Part, Parts};
+pub use parts::{Known, Part, Parts, parts};
 
 /// Bytes that a page fault brings.
 const PAGE: u64 = 4096;

@@ -5,6 +5,9 @@ use std::ops::Range;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 
+/// Data that begins as zeros is no longer than this behind a file; what is, only happens to lie there.
+const MOST_ZEROS: u64 = 16 << 20;
+
 /// A part of the memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
@@ -45,7 +48,7 @@ impl Parts {
 
 /// What the observer knows of the process's addresses.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub struct Known {
     /// Where there are blocks, or were, in order.
     pub places: Vec<u64>,
     /// Stacks of threads.
@@ -60,12 +63,12 @@ impl Known {
 }
 
 /// Tells the parts from mappings in the order of their addresses. `resident`: bytes in memory of a range.
-pub(super) fn parts(maps: &[MemoryMap], known: &Known, resident: impl Fn(Range<u64>) -> u64) -> Parts {
+pub fn parts(maps: &[MemoryMap], known: &Known, resident: impl Fn(Range<u64>) -> u64) -> Parts {
     let mut parts = Parts::default();
     let mut files_end = 0;
     for map in maps {
         let range = map.address.0..map.address.1;
-        let follows_file = files_end == range.start;
+        let follows_file = files_end == range.start && range.end - range.start <= MOST_ZEROS;
         let is_file = matches!(map.pathname, MMapPath::Path(_));
         if is_file {
             files_end = range.end;
@@ -149,10 +152,12 @@ mod tests {
             mapping("00082000-00083000", "rw-s", "/dev/zero", [128, 0], "rd wr"),
             mapping("00090000-00098000", "rw-p", "", [2048, 2048], "rd wr"),
             mapping("000a0000-000a1000", "rw-p", "[stack]", [256, 0], "rd wr"),
+            mapping("000b0000-000b1000", "rw-p", "/lib/c.so", [1, 0], "rd wr"),
+            mapping("000b1000-020b1000", "rw-p", "", [512, 0], "rd wr"),
         ];
         assert_eq!(
             told(&mappings, &known),
-            [(16 + 4096, 2048), (40 + 2048 + 256, 2048), (12, 0), (60 + 32, 0)]
+            [(16 + 4096, 2048), (40 + 2048 + 256, 2048), (13, 0), (60 + 32 + 512, 0)]
         );
     }
 

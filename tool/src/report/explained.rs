@@ -68,11 +68,7 @@ pub(super) fn explained(finding: Finding, parts_are_known: bool) -> Option<Strin
             "{share} of the memory is not malloc's, and no allocator changes that: a runtime's own heap (CPython's, unless PYTHONMALLOC=malloc is \
              set; those of Java, Go and Node.js), what the program maps itself, stacks."
         ),
-        Kind::HugeStacks => format!(
-            "{share} of the memory is stacks in huge pages: such a stack has two megabytes resident or more, however little of it is used. Linux before \
-             6.7 does so where it gives huge pages to all memory. Stacks below 2 MiB (pthread_attr_setstacksize, `ulimit -s`) have none; after \
-             `echo madvise >/sys/kernel/mm/transparent_hugepage/enabled` nothing has that does not ask for them."
-        ),
+        Kind::HugeStacks => huge_stacks(&share),
         Kind::Grows => format!(
             "What the program holds grew until it ended, to {:.1} times what it was at half time. It builds something up, or forgets to free: \
              no allocator gives back what is live. Who allocates it a heap profiler tells, as heaptrack.",
@@ -82,4 +78,13 @@ pub(super) fn explained(finding: Finding, parts_are_known: bool) -> Option<Strin
              after the load, too (`ample compare --server` tells it); `ample bench idle-return` shows which allocators give memory back."
             .to_owned(),
     })
+}
+
+/// Stacks in huge pages: the share of the memory that they are.
+pub(super) fn huge_stacks(share: &str) -> String {
+    format!(
+        "{share} of the memory is stacks in huge pages: such a stack has two megabytes resident or more, however little of it is used. Linux before \
+         6.7 does so where it gives huge pages to all memory. Stacks below 2 MiB (pthread_attr_setstacksize, `ulimit -s`) have none; after \
+         `echo madvise >/sys/kernel/mm/transparent_hugepage/enabled` nothing has that does not ask for them."
+    )
 }

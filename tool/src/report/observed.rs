@@ -48,7 +48,7 @@ pub fn observed(observation: &Observation, command: &[String]) -> String {
 }
 
 /// Lines of a paragraph, each but the first with this indent.
-fn wrapped(paragraph: &str, indent: &str) -> String {
+pub(super) fn wrapped(paragraph: &str, indent: &str) -> String {
     let mut text = String::new();
     let mut width = 0;
     for word in paragraph.split(' ') {

@@ -14,6 +14,7 @@ mod measures;
 mod observe;
 mod options;
 mod run;
+mod running;
 mod runs;
 mod selftest;
 mod served;

@@ -1,0 +1,204 @@
+//! `ample observe --pid` tells of a process that runs already what its malloc does, without its help.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{json, library, program, texts, tool};
+
+const RUNNING: &str = include_str!("running.c");
+const MIB: u64 = 1 << 20;
+const THREADS: u64 = 4;
+/// Blocks of each thread, and their bytes with what glibc has before each.
+const BLOCKS: u64 = 8 * 1024;
+const BYTES: u64 = 1008;
+
+/// A process, ended with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is none the worse for it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the program with this argument and these variables, and waits until it is ready.
+fn started(folder: &Path, what: &str, variables: &[(&str, &str)]) -> Process {
+    program(folder, "running", RUNNING, &["-pthread", "-fno-builtin"]);
+    let mut command = Command::new(folder.join("running"));
+    command.arg(what).envs(variables.iter().copied()).stdout(Stdio::piped());
+    let mut process = Process(command.spawn().expect("runs"));
+    let mut ready = String::new();
+    let said = process.0.stdout.take().expect("a pipe");
+    BufReader::new(said).read_line(&mut ready).expect("a line");
+    assert_eq!(ready, "ready\n");
+    process
+}
+
+fn look(folder: &Path, process: &Process, seconds: &str) -> Command {
+    let mut command = tool(folder);
+    command.args([
+        "observe",
+        "--pid",
+        &process.0.id().to_string(),
+        "--seconds",
+        seconds,
+        "-o",
+        "figures.json",
+    ]);
+    command
+}
+
+fn figures(folder: &Path, output: &Output) -> (Value, String) {
+    let (told, said) = texts(output);
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{told}");
+    (json(&folder.join("figures.json")), told)
+}
+
+/// Looks for a while at a process that does this.
+fn seen(what: &str, variables: &[(&str, &str)], seconds: &str) -> (Value, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = started(folder.path(), what, variables);
+    let output = look(folder.path(), &process, seconds).output().expect("runs");
+    figures(folder.path(), &output)
+}
+
+fn found(figures: &Value) -> Vec<&str> {
+    let findings = figures["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["kind"].as_str().expect("a kind")).collect()
+}
+
+fn number(figures: &Value, path: &str) -> u64 {
+    figures.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {figures}"))
+}
+
+#[test]
+fn what_is_free_in_glibcs_arenas_is_told_to_the_block() {
+    let (figures, told) = seen("keep", &[], "0.3");
+    let live = THREADS * BLOCKS / 4;
+    let heaps = |name: &str| number(&figures, &format!("/after/heaps/{name}"));
+    // What threads keep in their caches counts as live, and there is what the C library has for itself and for threads.
+    assert!((live..live + 100).contains(&heaps("used_blocks")), "{figures}");
+    assert!((live * BYTES..live * BYTES + MIB / 2).contains(&heaps("used_bytes")), "{figures}");
+    assert!(heaps("free_bytes") >= 3 * live * (BYTES - 8), "{figures}");
+    assert!(heaps("unknown_bytes") < MIB / 16, "{figures}");
+    assert_eq!(heaps("arenas"), THREADS + 1, "{told}");
+    assert!(found(&figures).contains(&"kept"), "{told}");
+    assert!(told.contains(" malloc         glibc: /"), "{told}");
+}
+
+#[test]
+fn threads_that_wait_for_malloc_s_lock_are_seen_to() {
+    let variables = [("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0")];
+    let (figures, told) = seen("contend", &variables, "2");
+    assert_eq!(number(&figures, "/after/heaps/arenas"), 1);
+    assert!(number(&figures, "/waits/for_malloc") > 0, "{told}");
+    let (others, _) = seen("contend", &[], "0.5");
+    assert_eq!(number(&others, "/waits/for_malloc"), 0, "each has an arena of its own");
+    // Not where the system lets nobody look, as in some containers.
+    if !figures["code"].is_null() {
+        let [all, malloc] = ["all", "in_malloc"].map(|name| number(&figures, &format!("/code/{name}")));
+        assert!(all > 100 && malloc > all / 10, "{told}");
+        assert!(found(&others).contains(&"dear"), "{others}");
+    }
+}
+
+#[test]
+fn memory_that_comes_fresh_again_and_again_is_seen() {
+    let (figures, told) = seen("fresh", &[("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=131072")], "1");
+    assert!(number(&figures, "/account/faults") > 20_000, "{told}");
+    assert!(found(&figures).contains(&"fresh"), "{told}");
+    assert!(told.contains("comes fresh again"), "{told}");
+}
+
+#[test]
+fn memory_that_grows_by_what_the_program_holds_is_told() {
+    let (figures, told) = seen("grow", &[], "1");
+    let grown = ["before", "after"].map(|when| number(&figures, &format!("/{when}/heaps/used_bytes")));
+    assert!(grown[1] - grown[0] > 10 * MIB && found(&figures).contains(&"holds-more"), "{told}");
+}
+
+#[test]
+fn memory_beside_malloc_and_another_allocator_are_told() {
+    let (figures, told) = seen("map", &[], "0.2");
+    let others = number(&figures, "/after/parts/others/bytes");
+    assert!((32 * MIB..34 * MIB).contains(&others) && found(&figures).contains(&"beside"), "{told}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = "void *__libc_malloc(unsigned long); void *malloc(unsigned long size) { return __libc_malloc(size); }";
+    let library = library(folder.path(), "libother.so", other, &["-fno-builtin"]);
+    let (figures, told) = seen("keep", &[("LD_PRELOAD", library.to_str().expect("a path"))], "0.2");
+    assert!(figures["after"]["heaps"].is_null(), "{figures}");
+    assert_eq!(figures["allocator_file"].as_str(), library.to_str(), "{told}");
+    assert!(told.contains("malloc's, or mapped otherwise"), "{told}");
+}
+
+#[test]
+fn a_process_that_ends_and_a_user_who_does_not_wait_lose_nothing() {
+    let (figures, told) = seen("end", &[], "30");
+    assert!(figures["ended"] == true && told.starts_with("The process ended meanwhile."), "{told}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = started(folder.path(), "keep", &[]);
+    let began = Instant::now();
+    let looking = look(folder.path(), &process, "50").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let looking = looking.expect("runs");
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = rustix::process::Pid::from_child(&looking);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("interrupted");
+    let output = looking.wait_with_output().expect("ends");
+    assert_eq!(output.status.signal(), None, "the signal came before it was waited for");
+    assert!(began.elapsed() < Duration::from_secs(40));
+    assert!(found(&figures_of(folder.path(), &output)).contains(&"kept"));
+}
+
+fn figures_of(folder: &Path, output: &Output) -> Value {
+    figures(folder, output).0
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = |arguments: &[&str]| {
+        let output = tool(folder.path()).arg("observe").args(arguments).output().expect("runs");
+        (output.status.code(), texts(&output).1)
+    };
+    // No process has so high a number.
+    let (code, text) = said(&["--pid", "2000000000"]);
+    assert!(code == Some(2) && text.contains("there is no process 2000000000"), "{text}");
+    for wrong in [
+        &["--pid", "0"][..],
+        &["--pid", "-5"],
+        &["--pid", "1", "--", "ls"],
+        &["--seconds", "3", "--", "ls"],
+        &[],
+    ] {
+        assert_eq!(said(wrong).0, Some(2), "{wrong:?}");
+    }
+    let ended = Command::new("true").spawn().expect("runs");
+    let mut ended = Process(ended);
+    std::thread::sleep(Duration::from_millis(200));
+    let (code, text) = said(&["--pid", &ended.0.id().to_string()]);
+    assert!(code == Some(2) && text.contains("has ended: it has no memory"), "{text}");
+    let _ = ended.0.wait();
+    if rustix::process::getuid().is_root() {
+        let process = started(folder.path(), "keep", &[]);
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(env!("CARGO_BIN_EXE_ample"));
+        let output =
+            other.args(["observe", "--pid", &process.0.id().to_string()]).output().expect("setpriv runs");
+        let (_, text) = texts(&output);
+        // Where another user may not even enter the folder of the tool, it does not start.
+        let cannot_start = text.contains("setpriv: failed to execute");
+        assert!(
+            cannot_start || output.status.code() == Some(1) && text.contains("belongs to another user"),
+            "{text}"
+        );
+    }
+}
