@@ -3,13 +3,13 @@
 use crate::definition::Definition;
 use crate::workloads::{
     buffers, cache_scratch, cache_thrash, false_sharing, fragmentation, giant, heap_leak, hot_slots,
-    idle_return, large_block, larson, malloc_test, many_threads, migration, mstress, os_primitives,
+    idle_return, large_block, larson, malloc_test, many_threads, migration, mstress, os_primitives, prefork,
     producer_consumer, realloc_growth, rebuild, server_uptime, shbench, shbench_mixed, size_curve, startup,
     synthetic, threadtest, transaction_pool, xmalloc,
 };
 
 /// Every workload, in the order of the suite.
-pub const WORKLOADS: [&Definition; 28] = [
+pub const WORKLOADS: [&Definition; 29] = [
     &malloc_test::DEFINITION,
     &heap_leak::DEFINITION,
     &false_sharing::DEFINITION,
@@ -36,6 +36,7 @@ pub const WORKLOADS: [&Definition; 28] = [
     &synthetic::DEFINITION,
     &many_threads::DEFINITION,
     &server_uptime::DEFINITION,
+    &prefork::DEFINITION,
     &startup::DEFINITION,
     &os_primitives::DEFINITION,
 ];

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use ample_protocol::{Description, Measurement, Outcome};
 
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "malloc-test",
     "heap-leak",
     "false-sharing",
@@ -34,6 +34,7 @@ const NAMES: [&str; 28] = [
     "synthetic",
     "many-threads",
     "server-uptime",
+    "prefork",
     "startup",
     "os-primitives",
 ];
@@ -145,6 +146,7 @@ fn demanded(name: &str, threads: u64, parameters: &BTreeMap<String, f64>) -> (u6
         "idle-return" => (threads * value("cycles") * value("blocks"), None),
         "many-threads" => (value("population"), Some(value("population") * 2 * (16 + 64 + 256 + 1024))),
         "server-uptime" => (threads * value("rounds") * value("requests"), None),
+        "prefork" => (threads * value("requests"), None),
         "startup" => (threads * value("launches"), None),
         "os-primitives" => (threads * value("rounds") * 8 * 256, Some(0)),
         _ => panic!("no definition of {name}"),
@@ -229,7 +231,9 @@ fn every_workload_passes_its_canary_pass_on_every_allocator_installed() {
 fn nothing_for(pass: &str, name: &str) -> Option<&'static str> {
     match (pass, name) {
         ("latency", "startup" | "os-primitives" | "false-sharing") => Some("no malloc or free"),
+        ("latency", "prefork") => Some("calls no malloc or free in the measured part"),
         ("memory", "startup" | "os-primitives") => Some("allocates no block"),
+        ("memory", "prefork") => Some("several processes"),
         _ => None,
     }
 }

@@ -96,6 +96,31 @@ fn sum(counters: BTreeMap<String, f64>, other: BTreeMap<String, f64>) -> BTreeMa
     both.collect()
 }
 
+/// The work of the calling thread, in a process that has no other, measured as a crew's would be: `work` returns the operations that it has done.
+///
+/// # Errors
+/// The work's own failure; the system does not tell how much memory is resident.
+pub fn alone(work: impl FnOnce() -> Result<u64, Failure>) -> Result<Reading, Failure> {
+    let mut counters = Counters::open_if_on();
+    counters.start();
+    let start = Mark::now();
+    phase::begin();
+    let operations = work()?;
+    let ended_ns = now_ns();
+    phase::end();
+    let process_usage = Usage::so_far();
+    Ok(Reading {
+        operations,
+        started_ns: start.clock_ns,
+        ended_ns,
+        worker_ns: vec![ended_ns - start.clock_ns],
+        usage: process_usage.since(start.usage),
+        process_usage,
+        memory: Memory::now()?,
+        counters: counters.stop(),
+    })
+}
+
 /// How a crew runs; [`Crew::run`] starts it.
 pub struct Crew<'gate> {
     generations: u64,

@@ -29,7 +29,7 @@ impl Gate {
     }
 }
 
-/// Runs `job` in `count` processes at once, each of which passes its gate `passes` times, and returns
+/// Runs `job` in `count` processes at once, each of which is told its number, from 0, and passes its gate `passes` times; returns
 /// their results in order.
 ///
 /// The calling process must have one thread only.
@@ -39,14 +39,14 @@ impl Gate {
 pub fn run_at_once<T>(
     count: usize,
     passes: usize,
-    job: impl Fn(&mut Gate) -> Result<T, Failure>,
+    job: impl Fn(usize, &mut Gate) -> Result<T, Failure>,
 ) -> Result<Vec<T>, Failure>
 where
     T: Serialize + for<'de> Deserialize<'de>,
 {
     let mut children = Vec::with_capacity(count);
-    for _ in 0..count {
-        children.push(Child::start(&job)?);
+    for number in 0..count {
+        children.push(Child::start(|gate| job(number, gate))?);
     }
     for _ in 0..passes {
         // A child that ended before it came here is found out when its result is collected.

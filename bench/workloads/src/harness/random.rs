@@ -35,6 +35,12 @@ impl Random {
         min + self.below(max - min + 1)
     }
 
+    /// A number from `min` to `max`, which is not 0, the logarithm being even.
+    pub fn even_in_logarithm(&mut self, min: usize, max: usize) -> usize {
+        let (least, most) = ((min as f64).log2(), (max as f64).log2());
+        ((least + (most - least) * self.unit()).exp2() as usize).clamp(min, max)
+    }
+
     /// A number in 0..1, in steps of 2⁻⁵³.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 * (0.5f64).powi(53)
@@ -82,5 +88,17 @@ mod tests {
         let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
         // Standard error 0.0009: five of them.
         assert!((mean - 0.5).abs() < 0.005, "{mean}");
+    }
+
+    #[test]
+    fn each_octave_has_as_many_blocks() {
+        let mut random = Random::stream(0);
+        let sizes: Vec<_> = (0..120_000).map(|_| random.even_in_logarithm(16, 1 << 16)).collect();
+        assert!(sizes.iter().all(|size| (16..1 << 16).contains(size)));
+        for octave in 4..16 {
+            let blocks = sizes.iter().filter(|size| size.ilog2() == octave).count();
+            // Five standard errors of 96 each.
+            assert!((9_500..10_500).contains(&blocks), "{octave}: {blocks}");
+        }
     }
 }

@@ -96,20 +96,12 @@ impl Memory {
     /// `/proc` is not mounted, or does not say.
     pub fn now() -> Result<Self, Failure> {
         let mut buffer = [0; 4096];
-        let length = File::open("/proc/self/status")
-            .and_then(|mut status| status.read(&mut buffer))
-            .map_err(|error| Failure::system("/proc/self/status", &error))?;
-        Self::parse(&buffer[..length])
+        Self::parse(read("/proc/self/status", &mut buffer)?)
             .ok_or_else(|| Failure::System { reason: "/proc/self/status lacks VmHWM or VmRSS".into() })
     }
 
     fn parse(status: &[u8]) -> Option<Self> {
-        let status = std::str::from_utf8(status).ok()?;
-        let bytes = |name: &str| {
-            let (_, rest) = status.split_once(name)?;
-            rest.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
-        };
-        Some(Self { peak_rss_bytes: bytes("VmHWM:")?, rss_bytes: bytes("VmRSS:")? })
+        Some(Self { peak_rss_bytes: bytes(status, "VmHWM:")?, rss_bytes: bytes(status, "VmRSS:")? })
     }
 
     /// This and another process's together.
@@ -119,6 +111,31 @@ impl Memory {
             rss_bytes: self.rss_bytes + other.rss_bytes,
         }
     }
+}
+
+/// Memory that the process has for itself: pages that it has written to, and that no other process has, in bytes.
+///
+/// # Errors
+/// As [`Memory::now`].
+pub fn private_bytes() -> Result<u64, Failure> {
+    const SOURCE: &str = "/proc/self/smaps_rollup";
+    let mut buffer = [0; 4096];
+    bytes(read(SOURCE, &mut buffer)?, "Private_Dirty:")
+        .ok_or_else(|| Failure::System { reason: format!("{SOURCE} lacks Private_Dirty") })
+}
+
+/// The first part of a file of `/proc`.
+fn read<'a>(path: &str, buffer: &'a mut [u8]) -> Result<&'a [u8], Failure> {
+    let length = File::open(path)
+        .and_then(|mut file| file.read(buffer))
+        .map_err(|error| Failure::system(path, &error))?;
+    Ok(&buffer[..length])
+}
+
+/// The figure of this name, which the system tells in KiB.
+fn bytes(text: &[u8], name: &str) -> Option<u64> {
+    let (_, rest) = std::str::from_utf8(text).ok()?.split_once(name)?;
+    rest.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(test)]
@@ -132,6 +149,7 @@ mod tests {
         assert_eq!(Memory::parse(status), Some(memory));
         assert_eq!(Memory::parse(b"VmHWM:\t1 kB\n"), None);
         assert!(Memory::now().expect("readable").rss_bytes > 0);
+        assert!((1..1 << 40).contains(&private_bytes().expect("readable")));
     }
 
     #[test]

@@ -153,12 +153,6 @@ fn watch(quiet: u64) -> Result<BTreeMap<String, f64>, Failure> {
     Ok(figures)
 }
 
-/// A size of `min` to `max` bytes, the logarithm being even.
-fn size(random: &mut Random, min: usize, max: usize) -> usize {
-    let (least, most) = ((min as f64).log2(), (max as f64).log2());
-    ((least + (most - least) * random.unit()).exp2() as usize).clamp(min, max)
-}
-
 /// Whether a block is one of the `live` per cent that stay.
 fn stays(index: usize, live: usize) -> bool {
     index * live / 100 != (index + 1) * live / 100
@@ -175,7 +169,7 @@ impl<H: Heap> Worker<H> {
         let mut done = 0;
         for cycle in 1..=cycles {
             for _ in 0..blocks {
-                let size = size(&mut self.random, min, max);
+                let size = self.random.even_in_logarithm(min, max);
                 let block = self.heap.allocate(size)?;
                 // SAFETY: fresh, of this size, and this worker's alone.
                 unsafe { self.heap.fill(block, size)? };
@@ -209,18 +203,6 @@ impl<H: Heap> Worker<H> {
 mod tests {
     use super::*;
     use crate::harness::heap::recording::Recording;
-
-    #[test]
-    fn each_octave_has_as_many_blocks() {
-        let mut random = Random::stream(0);
-        let sizes: Vec<_> = (0..120_000).map(|_| size(&mut random, 16, 1 << 16)).collect();
-        assert!(sizes.iter().all(|size| (16..1 << 16).contains(size)));
-        for octave in 4..16 {
-            let blocks = sizes.iter().filter(|size| size.ilog2() == octave).count();
-            // Five standard errors of 96 each.
-            assert!((9_500..10_500).contains(&blocks), "{octave}: {blocks}");
-        }
-    }
 
     #[test]
     fn as_much_as_asked_for_is_live_after_the_load_and_its_peak_is_foreseen() {

@@ -74,7 +74,7 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     let job = |gate: &mut Gate| both_loops::<H>(threads, size, iterations, gate);
     let loops = match processes {
         1 => vec![job(&mut Gate::alone())?],
-        _ => run_at_once(processes, PASSES, job)?,
+        _ => run_at_once(processes, PASSES, |_, gate| job(gate))?,
     };
     let (idle, busy): (Vec<_>, Vec<_>) = loops.into_iter().unzip();
     let together = |readings: Vec<Reading>| readings.into_iter().reduce(Reading::together);

@@ -19,6 +19,7 @@ pub mod many_threads;
 pub mod migration;
 pub mod mstress;
 pub mod os_primitives;
+pub mod prefork;
 pub mod producer_consumer;
 pub mod realloc_growth;
 pub mod rebuild;
