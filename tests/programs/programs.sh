@@ -286,3 +286,7 @@ run_java() {
     with javac -d . "$here/Blocks.java"
     with java -Xmx256m Blocks
 }
+
+run_ruby-prefork() {
+    with ruby "$here/prefork.rb" 2>/dev/null
+}

@@ -43,6 +43,7 @@ table=(
     "ldapsearch       slapd,ldap-utils             find_ldap    slapd,ldapsearch              -"
     "node             nodejs                       node         node                          -"
     "java             default-jdk-headless         javac        java,javac                    -"
+    "ruby-prefork     ruby                         ruby         ruby                          -"
 )
 
 usage() {
