@@ -7,13 +7,14 @@ use crate::allocator::Allocator;
 use crate::arena::Arena;
 use crate::heap::Heap;
 use crate::large_cache::Places;
+use crate::options::Name;
 use crate::os;
 use crate::registry::{COMMON, Registry, WARM};
 use crate::size_class::{self, CLASSES, Class, LONG};
 use crate::sync::{self, Ordering};
 use crate::units::ARENAS;
 
-/// Arenas for each processor, beside that for threads without a heap: heaps beyond share them, and so the room that each would keep in spans of its own. (As many as glibc makes.)
+/// Arenas for each processor, beside that for threads without a heap, unless `AMPLE_ARENAS` says otherwise: heaps beyond share them, and so the room that each would keep in spans of its own. (As many as glibc makes.)
 pub(crate) const ARENAS_PER_PROCESSOR: usize = 8;
 
 impl Allocator {
@@ -158,8 +159,11 @@ impl Allocator {
 
     fn create_arena(&self, registry: &mut Registry) -> Option<&'static Arena> {
         let index = registry.count + 1;
-        let most = usize::from(COMMON) + ARENAS_PER_PROCESSOR * os::processors();
-        if usize::from(index) > most.min(ARENAS - 1) {
+        let wanted = match self.options.get(Name::Arenas) {
+            0 => ARENAS_PER_PROCESSOR * os::processors(),
+            wanted => wanted,
+        };
+        if usize::from(index) > (usize::from(COMMON) + wanted).min(ARENAS - 1) {
             return None;
         }
         let record = self.meta.lock().record::<Arena>()?;

@@ -99,6 +99,62 @@ CASE(without_caches_everything_works) {
     CHECK(malloc(3000) == (first < second ? first : second), "the lowest address does not come first");
 }
 
+enum { HANDED = 20000, KEPT_OF = 8, HANDED_SIZE = 100, PAGE_OF = 4096 };
+static uintptr_t kept[HANDED / KEPT_OF];
+static pthread_barrier_t freed;
+
+/* Frees all but each eighth of its blocks, and stays. */
+static void *allocate_and_keep_an_eighth(void *unused) {
+    static char *own[HANDED];
+    for (unsigned i = 0; i < HANDED; i++)
+        own[i] = malloc(HANDED_SIZE);
+    for (unsigned i = 0; i < HANDED; i++)
+        if (i % KEPT_OF == 0)
+            kept[i / KEPT_OF] = (uintptr_t)own[i] / PAGE_OF;
+        else
+            free(own[i]);
+    pthread_barrier_wait(&freed);
+    pthread_barrier_wait(&freed);
+    return unused;
+}
+
+static int by_number(const void *a, const void *b) {
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of a hundred blocks that this thread allocates, how many lie in pages with blocks of another thread, which freed most of them. */
+static unsigned beside_anothers(void) {
+    unsigned beside = 0;
+    CHECK(pthread_barrier_init(&freed, NULL, 2) == 0, "barrier");
+    pthread_t other = start_thread(allocate_and_keep_an_eighth, NULL);
+    pthread_barrier_wait(&freed);
+    qsort(kept, HANDED / KEPT_OF, sizeof *kept, by_number);
+    for (unsigned i = 0; i < HANDED / 2; i++) {
+        uintptr_t page = (uintptr_t)malloc(HANDED_SIZE) / PAGE_OF;
+        beside += bsearch(&page, kept, HANDED / KEPT_OF, sizeof *kept, by_number) != NULL;
+    }
+    pthread_barrier_wait(&freed);
+    join_thread(other);
+    return beside * 100 / (HANDED / 2);
+}
+
+CASE(threads_of_one_arena_have_what_another_freed) {
+    with("AMPLE_ARENAS", "1", __func__);
+    pthread_t threads[3];
+    for (uintptr_t i = 0; i < 3; i++)
+        threads[i] = start_thread(allocate_and_free, (void *)(i + 1));
+    for (unsigned i = 0; i < 3; i++)
+        join_thread(threads[i]);
+    unsigned beside = beside_anothers();
+    CHECK(beside >= 50, "%u of 100 blocks lie in pages of another thread's", beside);
+}
+
+CASE(threads_have_no_pages_in_common_unless_asked_for) {
+    unsigned beside = beside_anothers();
+    CHECK(beside == 0, "%u of 100 blocks lie in pages of another thread's", beside);
+}
+
 /* What the program of the case `child` prints on stderr with `name` set, and how it ends. */
 static int child_says(const char *name, const char *value, const char *child, char *text, size_t room) {
     int ends[2], status;

@@ -136,6 +136,8 @@ cases!(
         isolated_blocks_have_their_lines_to_themselves,
         shared_blocks_have_their_lines_to_themselves,
         without_caches_everything_works,
+        threads_of_one_arena_have_what_another_freed,
+        threads_have_no_pages_in_common_unless_asked_for,
         a_process_that_does_nothing,
         a_bad_value_is_told_in_one_line_and_ignored,
         the_options_in_force_are_printed_on_request,

@@ -100,6 +100,23 @@ fn heaps_share_arenas_beyond_eight_for_each_processor() {
 }
 
 #[test]
+fn heaps_have_as_many_arenas_as_were_asked_for() {
+    let allocator = allocator();
+    assert!(allocator.options.set(Name::Arenas, 3));
+    let heaps = attach(allocator, 7);
+    let mut users = [0; 8];
+    for heap in &heaps {
+        let arena = heap.arena().expect("settled");
+        users[usize::from(arena.index)] += 1;
+        let pool = heap.source(CLASSES).expect("settled");
+        assert!(allocator.existing_arenas().any(|other| core::ptr::eq(other, pool)));
+    }
+    users.sort_unstable();
+    assert_eq!(users, [0, 0, 0, 0, 0, 2, 2, 3]);
+    detach(allocator, heaps);
+}
+
+#[test]
 fn a_thread_of_a_crowd_has_no_magazine_of_a_class_that_it_uses_little() {
     let allocator = allocator();
     let heaps = attach(allocator, 5 * os::processors());
