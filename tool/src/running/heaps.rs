@@ -1,7 +1,7 @@
 //! What glibc's malloc has in a process that runs: a walk over its heaps, from outside.
 //!
 //! Its blocks lie side by side, each with its length before it and a bit that tells whether the one before it is in use (Doug Lea's boundary tags;
-//! glibc's `malloc/malloc.c`, "malloc_chunk", unchanged from 2.3 to 2.42). The first thread's arena grows by `brk`; the others consist of heaps of
+//! glibc's `malloc/malloc.c`, "malloc_chunk"; tried with 2.27 to 2.42). The first thread's arena grows by `brk`; the others consist of heaps of
 //! up to 64 MiB, at multiples of that, which begin with their arena and their length. Large blocks have mappings of their own.
 //!
 //! The process goes on meanwhile, so that a walk may meet what is being changed: each step is checked, and a walk that is lost begins

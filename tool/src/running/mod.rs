@@ -136,10 +136,11 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
     accounts = Accounts::of(&process).unwrap_or(accounts);
     let seconds = began.elapsed().as_secs_f64();
     let stacks: Vec<u64> = looker.stacks().collect();
-    let before = look.memory(&maps, &first, &stacks);
+    let before = look.memory(&maps, &first, &stacks, age_s);
     let last = process.smaps().ok().map(|maps| maps.0).filter(|maps| !maps.is_empty());
     let last = last.map(|maps| (look.survey(&maps), maps));
-    let after = last.as_ref().map_or(before, |(survey, maps)| look.memory(maps, survey, &stacks));
+    let after =
+        last.as_ref().map_or(before, |(survey, maps)| look.memory(maps, survey, &stacks, age_s + seconds));
     let locks = last.as_ref().map_or(&first.locks, |(survey, _)| &survey.locks);
     let mut running = Running {
         pid,
@@ -177,7 +178,7 @@ impl Look<'_> {
         self.memory.as_ref().map_or_else(Survey::default, |memory| survey(maps, &self.server.data, memory))
     }
 
-    fn memory(&self, maps: &[MemoryMap], survey: &Survey, stacks: &[u64]) -> Memory {
+    fn memory(&self, maps: &[MemoryMap], survey: &Survey, stacks: &[u64], age_s: f64) -> Memory {
         let stack_of = |address: &u64| {
             let map = maps.iter().find(|map| (map.address.0..map.address.1).contains(address))?;
             Some(map.address.0..map.address.1)
@@ -185,9 +186,10 @@ impl Look<'_> {
         let known =
             Known { places: survey.places.clone(), stacks: stacks.iter().filter_map(stack_of).collect() };
         let resident = |map: &MemoryMap| map.extension.map.get("Anonymous").copied().unwrap_or(0);
+        let parts = parts(maps, &known, |_| 0);
         Memory {
             resident_bytes: maps.iter().map(resident).sum(),
-            parts: parts(maps, &known, |_| 0),
+            parts: Parts { at_ms: (age_s * 1e3) as u64, live_bytes: survey.heaps.live_bytes(), ..parts },
             heaps: self.memory.is_some().then_some(survey.heaps),
         }
     }

@@ -15,9 +15,22 @@ use crate::regular;
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
 
-/// Functions of glibc's malloc, whose code lies together: what is between them is theirs, too.
-const FAMILY: &[&str] =
-    &["malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "mallopt", "malloc_info"];
+/// Functions of glibc's malloc, whose code lies together: what is between them is theirs, too. The last ones are known in programs that have it inside.
+const FAMILY: &[&str] = &[
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "memalign",
+    "malloc_trim",
+    "mallopt",
+    "malloc_info",
+    "_int_malloc",
+    "_int_free",
+    "malloc_consolidate",
+    "sysmalloc",
+    "arena_get2",
+];
 /// No malloc has more code than so many bytes in one C library.
 const MOST_CODE: u64 = 64 << 10;
 
@@ -47,15 +60,15 @@ impl Server {
         for (place, file) in files(maps).into_iter().enumerate() {
             let name = file.path.file_name().unwrap_or_default();
             let is_program = program.as_ref() == Some(&file.path);
+            let is_linker = name.as_bytes().starts_with(b"ld-");
+            let is_c_library = is_c_library(name.as_bytes());
             // Older dynamic linkers have a malloc for themselves.
-            if !is_program && name.as_bytes().starts_with(b"ld-linux") {
+            if !is_program && is_linker && !is_c_library {
                 continue;
             }
             let Some(bytes) = read(process, &file, is_program) else { continue };
             let Ok(elf) = Elf::parse(&*bytes) else { continue };
             let Some(functions) = functions(&elf, is_program) else { continue };
-            let is_c_library =
-                name.as_bytes().starts_with(b"libc.so") || name.as_bytes().starts_with(b"libc-");
             let rank = match () {
                 () if is_program => 0,
                 () if preloaded.contains(name.as_bytes()) => 1,
@@ -65,8 +78,10 @@ impl Server {
             let is_glibc = (is_program || is_c_library) && is_glibc(&elf, &bytes);
             let code = match () {
                 () if is_glibc => file.of(&offsets(&elf, &functions)),
-                // Whatever it does it does for malloc; a program's other code is not told from its malloc's.
-                () if !is_program => file.code.iter().map(|(range, _)| range.clone()).collect(),
+                // Whatever it does it does for malloc; the other code of a program, or of musl, is not told from its malloc's.
+                () if !is_program && !is_c_library => {
+                    file.code.iter().map(|(range, _)| range.clone()).collect()
+                }
                 () => Vec::new(),
             };
             found.push((
@@ -185,6 +200,11 @@ fn functions<'a>(elf: &Elf<'a>, is_program: bool) -> Option<BTreeMap<u64, (u64, 
     functions.values().any(|function| function.1.contains("malloc")).then_some(functions)
 }
 
+/// glibc's, by its old and new names, or musl's, which is its dynamic linker as well.
+fn is_c_library(name: &[u8]) -> bool {
+    [&b"libc.so"[..], b"libc-", b"ld-musl"].iter().any(|begin| name.starts_with(begin))
+}
+
 fn is_glibc(elf: &Elf<'_>, bytes: &[u8]) -> bool {
     const SAID: &[u8] = b"malloc_consolidate(): ";
     let exports = elf.dynamic_symbols().filter(|symbol| symbol.is_definition());
@@ -234,6 +254,19 @@ mod tests {
     fn what_is_preloaded_is_known_by_the_names_of_its_files() {
         let names = names(OsStr::new("/a/libx.so:/b/liby.so libz.so"));
         assert_eq!(names, BTreeSet::from([&b"libx.so"[..], b"liby.so", b"libz.so"]));
+    }
+
+    #[test]
+    fn the_c_library_is_told_from_the_dynamic_linker() {
+        for (name, is_it) in [
+            ("libc.so.6", true),
+            ("libc-2.31.so", true),
+            ("ld-musl-x86_64.so.1", true),
+            ("ld-2.31.so", false),
+            ("libcap.so.2", false),
+        ] {
+            assert_eq!(is_c_library(name.as_bytes()), is_it, "{name}");
+        }
     }
 
     #[test]
