@@ -75,7 +75,7 @@ options! {
          threads; 2: in every program.";
     HugePages = "AMPLE_HUGE_PAGES", switch(1), "0: no huge pages; 1: small blocks get them where the heap is large, large ones where the program fills them, whether the system gives them to all memory or on request.";
     Arenas = "AMPLE_ARENAS", number(0, 0..=1000),
-        "How many arenas the threads have together at most. With fewer they keep less memory, but share cache lines and locks: 1 for programs whose threads take turns, as those of CPython and Ruby do; 0: eight for each processor.";
+        "How many arenas the threads have together at most: with fewer they keep less memory, but share cache lines and locks (1 for programs whose threads take turns, as Ruby's do); 0: eight for each processor.";
     SoftLimit = "AMPLE_SOFT_LIMIT", number(0, 0..=1 << 47),
         "Bytes: while the heap has more memory than that, free memory goes back to the system at once, and threads keep next to \
          none; 0: three quarters of what the control group of the process may have.";

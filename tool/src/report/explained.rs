@@ -59,15 +59,8 @@ pub(super) fn explained(finding: Finding, parts_are_known: bool) -> Option<Strin
                 ". The rest is room between blocks, what the allocator keeps of freed ones, and what the program has beside malloc"
             }
         ),
-        Kind::HugePages => format!(
-            "{share} of that memory is in huge pages, which are resident as a whole where a part is used. If the system gives them to \
-             all memory (`cat /sys/kernel/mm/transparent_hugepage/enabled` says [always]), that is its choice rather than the program's; \
-             an allocator decides for itself under [madvise]. Ample does under both."
-        ),
-        Kind::Beside => format!(
-            "{share} of the memory is not malloc's, and no allocator changes that: a runtime's own heap (CPython's, unless PYTHONMALLOC=malloc is \
-             set; those of Java, Go and Node.js), what the program maps itself, stacks."
-        ),
+        Kind::HugePages => huge_pages(&share),
+        Kind::Beside => beside(&share),
         Kind::HugeStacks => huge_stacks(&share),
         Kind::Grows => format!(
             "What the program holds grew until it ended, to {:.1} times what it was at half time. It builds something up, or forgets to free: \
@@ -86,5 +79,22 @@ pub(super) fn huge_stacks(share: &str) -> String {
         "{share} of the memory is stacks in huge pages: such a stack has two megabytes resident or more, however little of it is used. Linux before \
          6.7 does so where it gives huge pages to all memory. Stacks below 2 MiB (pthread_attr_setstacksize, `ulimit -s`) have none; after \
          `echo madvise >/sys/kernel/mm/transparent_hugepage/enabled` nothing has that does not ask for them."
+    )
+}
+
+/// Malloc's memory in huge pages: their share of it.
+pub(super) fn huge_pages(share: &str) -> String {
+    format!(
+        "{share} of that memory is in huge pages, which are resident as a whole where a part is used. If the system gives them to \
+         all memory (`cat /sys/kernel/mm/transparent_hugepage/enabled` says [always]), that is its choice rather than the program's; \
+         an allocator decides for itself under [madvise]. Ample does under both."
+    )
+}
+
+/// Memory that is not malloc's: its share.
+pub(super) fn beside(share: &str) -> String {
+    format!(
+        "{share} of the memory is not malloc's, and no allocator changes that: a runtime's own heap (CPython's, unless PYTHONMALLOC=malloc is \
+         set; those of Java, Go and Node.js), what the program maps itself, stacks."
     )
 }

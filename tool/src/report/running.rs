@@ -1,6 +1,7 @@
 //! What was seen of a process that runs, in words: a sentence first, then the figures, then what they mean.
 
 use super::again::quote;
+use super::explained::{beside, huge_pages, huge_stacks};
 use super::observed::wrapped;
 use super::units::{bytes, count, percent, seconds};
 use crate::observation::{Part, share};
@@ -67,8 +68,7 @@ fn sentence(running: &Running) -> String {
 /// The figures, each with its name.
 fn figures(running: &Running) -> Vec<(&'static str, String)> {
     let Running { account, before, after, .. } = running;
-    let time = (account.user_ns + account.kernel_ns) as f64 / 1e9;
-    let while_ = running.seconds.max(1e-3);
+    let looked_at = running.seconds.max(1e-3);
     let threads = running.times_of_threads.len();
     let mut lines = vec![
         (
@@ -88,10 +88,10 @@ fn figures(running: &Running) -> Vec<(&'static str, String)> {
             "processors",
             format!(
                 "{:.2} of {} used, {} of that by the kernel; {:.2} threads more waited for one",
-                time / while_,
+                account.cpu_ns() as f64 / 1e9 / looked_at,
                 running.processors,
-                percent(share(account.kernel_ns, account.user_ns + account.kernel_ns)),
-                account.without_processor_ns as f64 / 1e9 / while_
+                percent(share(account.kernel_ns, account.cpu_ns())),
+                account.without_processor_ns as f64 / 1e9 / looked_at
             ),
         ),
         ("threads", times(running)),
@@ -101,8 +101,8 @@ fn figures(running: &Running) -> Vec<(&'static str, String)> {
             "page faults",
             format!(
                 "{} a second: {} a second; {} of them from disk",
-                count((account.faults as f64 / while_).round()),
-                bytes(account.faults as f64 * 4096.0 / while_),
+                count((account.faults as f64 / looked_at).round()),
+                bytes(account.fault_bytes() as f64 / looked_at),
                 count(account.major_faults as f64)
             ),
         ),
@@ -262,10 +262,7 @@ fn explained(finding: Finding, running: &Running) -> String {
              MALLOC_ARENA_MAX (at the price of waits), a call of malloc_trim(0), or an allocator that gives memory back helps: `ample bench idle-return fragmentation` shows which do.",
             finding.share
         ),
-        Kind::HugePages => format!(
-            "{share} of that memory is in huge pages, which are resident as a whole where a part is used. If the system gives them to all memory \
-             (`cat /sys/kernel/mm/transparent_hugepage/enabled` says [always]), that is its choice rather than the program's."
-        ),
+        Kind::HugePages => huge_pages(&share),
         Kind::Held => format!(
             "Malloc's memory is {:.2} times what its blocks take: the program holds it, and no allocator can give it back. Who asked for it, and where, tells a heap profiler \
              (heaptrack, for one) when the program is started anew.",
@@ -286,11 +283,8 @@ fn explained(finding: Finding, running: &Running) -> String {
                 "whether the program holds it or the allocator keeps it is known of glibc's malloc only"
             }
         ),
-        Kind::Beside => format!(
-            "{share} of the memory is not malloc's, and no allocator changes that: a runtime's own heap (CPython's, unless PYTHONMALLOC=malloc is set; those of Java, Go and \
-             Node.js), what the program maps itself, stacks."
-        ),
-        Kind::HugeStacks => super::explained::huge_stacks(&share),
+        Kind::Beside => beside(&share),
+        Kind::HugeStacks => huge_stacks(&share),
     }
 }
 

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use procfs::process::Process;
 use serde::Serialize;
 
+/// Bytes that a page fault brings.
+const PAGE: u64 = 4096;
+
 /// What a process had, in all since it began or within a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Account {
@@ -20,6 +23,18 @@ pub struct Account {
     pub major_faults: u64,
     /// How often its threads waited for something: those that were there at the end.
     pub waits: u64,
+}
+
+impl Account {
+    /// Processor time, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.user_ns + self.kernel_ns
+    }
+
+    /// What page faults brought, in bytes.
+    pub fn fault_bytes(&self) -> u64 {
+        self.faults * PAGE
+    }
 }
 
 /// The account of a process, and of each of its threads.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Memory, Running};
+use super::{Heaps, Memory, Running};
 use crate::observation::share;
 
 /// Below so much processor time, in seconds, nothing is said of how it is spent.
@@ -28,8 +28,6 @@ const HUGE: f64 = 0.5;
 const BESIDE: f64 = 0.5;
 /// and huge pages of stacks are.
 const STACKS: f64 = 0.1;
-/// A page, in bytes.
-const PAGE: u64 = 4096;
 
 /// What was found, with the figure that says how much of it there is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -87,67 +85,51 @@ impl Kind {
 /// Everything that follows.
 pub(super) fn of(running: &Running) -> Vec<Finding> {
     let mut findings = Vec::new();
+    of_time(running, &mut |kind, share| findings.push(Finding { kind, share }));
+    // What threads wait for, or do again and again, is not cheap.
+    let cheap = running.malloc_share().filter(|malloc| *malloc < CHEAP && findings.is_empty());
+    findings.extend(cheap.map(|share| Finding { kind: Kind::Cheap, share }));
     let mut found = |kind, share| findings.push(Finding { kind, share });
-    let account = &running.account;
-    let time = (account.user_ns + account.kernel_ns) as f64 / 1e9;
-    let seconds = running.seconds.max(1e-3);
-    let malloc = running.malloc_share().filter(|_| time >= LEAST_TIME);
+    of_memory(&running.after, &mut found);
+    of_growth(running, &mut found);
+    findings
+}
+
+fn of_time(running: &Running, found: &mut impl FnMut(Kind, f64)) {
+    let (account, seconds) = (&running.account, running.seconds.max(1e-3));
+    let time = account.cpu_ns() as f64 / 1e9;
     if time < LEAST_TIME {
         found(Kind::Idle, time / seconds);
-    }
-    if let Some(malloc) = malloc.filter(|malloc| *malloc >= DEAR) {
+    } else if let Some(malloc) = running.malloc_share().filter(|malloc| *malloc >= DEAR) {
         found(Kind::Dear, malloc);
     }
-    if let Some(waits) = running.waits {
-        for (kind, count) in
-            [(Kind::WaitsForMalloc, waits.for_malloc), (Kind::WaitsForMemory, waits.for_memory)]
-        {
+    if let Some(waits) = running.waits.filter(|waits| waits.busy() >= LEAST_LOOKS) {
+        let both = [(Kind::WaitsForMalloc, waits.for_malloc), (Kind::WaitsForMemory, waits.for_memory)];
+        for (kind, count) in both {
             let lost = share(count, waits.busy());
-            if waits.busy() >= LEAST_LOOKS && lost >= WAITS {
+            if lost >= WAITS {
                 found(kind, lost);
             }
         }
     }
-    let (before, after) = (&running.before, &running.after);
-    let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
-    let fresh = account.faults * PAGE;
-    if account.faults as f64 >= FRESH.0 * time.max(LEAST_TIME) && fresh as f64 >= FRESH.1 * grown as f64 {
-        found(Kind::Fresh, fresh as f64 / seconds);
+    let fresh = account.fault_bytes() as f64;
+    if account.faults as f64 >= FRESH.0 * time.max(LEAST_TIME) && fresh >= FRESH.1 * running.grown() as f64 {
+        found(Kind::Fresh, fresh / seconds);
     }
-    if let Some(malloc) = malloc.filter(|malloc| *malloc < CHEAP && findings.is_empty()) {
-        findings.push(Finding { kind: Kind::Cheap, share: malloc });
-    }
-    let mut found = |kind, share| findings.push(Finding { kind, share });
-    of_memory(after, &mut found);
-    if grown >= GREW.0 && grown as f64 >= GREW.1 * before.resident_bytes as f64 {
-        let live =
-            |memory: &Memory| memory.heaps.filter(|heaps| heaps.are_known()).map(|heaps| heaps.live_bytes());
-        let kind = match (live(before), live(after)) {
-            (Some(then), Some(now)) if 2 * now.saturating_sub(then) >= grown => Kind::HoldsMore,
-            (Some(_), Some(_))
-                if 2 * after.parts.malloc.bytes.saturating_sub(before.parts.malloc.bytes) >= grown =>
-            {
-                Kind::KeepsMore
-            }
-            _ => Kind::Grew,
-        };
-        found(kind, grown as f64 / seconds);
-    }
-    findings
 }
 
 fn of_memory(memory: &Memory, found: &mut impl FnMut(Kind, f64)) {
     let parts = &memory.parts;
-    if let Some(heaps) = memory.heaps.filter(|heaps| heaps.are_known()) {
-        let multiple = share(parts.malloc.bytes, heaps.live_bytes());
-        let free = parts.malloc.bytes.saturating_sub(heaps.live_bytes());
-        if free >= LEAST_MEMORY && multiple >= KEPT {
+    if let Some(heaps) = memory.heaps.filter(Heaps::are_known) {
+        let (malloc, live) = (parts.malloc.bytes, heaps.live_bytes().max(1));
+        let multiple = share(malloc, live);
+        if malloc.saturating_sub(live) >= LEAST_MEMORY && multiple >= KEPT {
             found(Kind::Kept, multiple);
-            let huge = share(parts.malloc.huge_bytes, parts.malloc.bytes);
+            let huge = share(parts.malloc.huge_bytes, malloc);
             if huge >= HUGE {
                 found(Kind::HugePages, huge);
             }
-        } else if parts.malloc.bytes >= LEAST_MEMORY {
+        } else if malloc >= LEAST_MEMORY {
             found(Kind::Held, multiple);
         }
         let beside = share(parts.beside(), parts.total());
@@ -161,12 +143,31 @@ fn of_memory(memory: &Memory, found: &mut impl FnMut(Kind, f64)) {
     }
 }
 
+fn of_growth(running: &Running, found: &mut impl FnMut(Kind, f64)) {
+    let (before, after, grown) = (&running.before, &running.after, running.grown());
+    if grown < GREW.0 || (grown as f64) < GREW.1 * before.resident_bytes as f64 {
+        return;
+    }
+    let live = |memory: &Memory| memory.heaps.filter(Heaps::are_known).map(|heaps| heaps.live_bytes());
+    let malloc = after.parts.malloc.bytes.saturating_sub(before.parts.malloc.bytes);
+    let kind = match live(before).zip(live(after)) {
+        Some((then, now)) if 2 * now.saturating_sub(then) >= grown => Kind::HoldsMore,
+        Some(_) if 2 * malloc >= grown => Kind::KeepsMore,
+        _ => Kind::Grew,
+    };
+    found(kind, grown as f64 / running.seconds.max(1e-3));
+}
+
 impl Running {
     /// Of the processor time, what malloc's code takes: a share; none where too little was seen.
     pub fn malloc_share(&self) -> Option<f64> {
         let looks = self.code.filter(|looks| looks.all >= LEAST_LOOKS)?;
-        let in_program = share(self.account.user_ns, self.account.user_ns + self.account.kernel_ns);
-        Some(share(looks.in_malloc, looks.all) * in_program)
+        Some(share(looks.in_malloc, looks.all) * share(self.account.user_ns, self.account.cpu_ns()))
+    }
+
+    /// By how much its memory grew meanwhile, in bytes.
+    fn grown(&self) -> u64 {
+        self.after.resident_bytes.saturating_sub(self.before.resident_bytes)
     }
 }
 
@@ -174,7 +175,7 @@ impl Running {
 mod tests {
     use super::*;
     use crate::observation::{Part, Parts};
-    use crate::running::{Account, Heaps, Looks, Waits};
+    use crate::running::{Account, Looks, Waits};
 
     const MIB: u64 = 1 << 20;
 
@@ -257,6 +258,8 @@ mod tests {
         let freed =
             |running: &mut Running| running.after.heaps.as_mut().expect("known").used_bytes = 60 * MIB;
         assert_eq!(kinds(freed), [Kind::Kept]);
+        let all_freed = |running: &mut Running| running.after.heaps = Some(Heaps::default());
+        assert_eq!(kinds(all_freed), [Kind::Kept]);
         let huge = |running: &mut Running| {
             freed(running);
             running.after.parts.malloc.huge_bytes = 60 * MIB;

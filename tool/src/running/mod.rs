@@ -111,8 +111,8 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
     let server = Server::of(&process, &maps);
     let memory = server.is_glibc.then(|| process.mem().ok()).flatten();
     let look = Look { server: &server, memory };
-    let (first, mut known) = (look.survey(&maps), Looker::new());
-    let (mut samples, looker) = (Samples::new(), &mut known);
+    let first = look.survey(&maps);
+    let (mut samples, mut looker) = (Samples::default(), Looker::default());
     looker.find(&process);
     samples.look(&process, &server);
     let first_accounts = Accounts::of(&process).with_context(|| format!("process {pid} has ended"))?;

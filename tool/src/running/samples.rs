@@ -28,32 +28,35 @@ pub struct Looks {
 }
 
 /// Looks at the threads of a process.
+#[derive(Default)]
 pub(super) struct Samples {
     threads: BTreeMap<i32, Sampler>,
     looks: Looks,
-    /// Whether the system lets nobody look any more.
+    /// Whether the system let us look, and lets nobody any more.
+    allowed: bool,
     refused: bool,
 }
 
 impl Samples {
-    pub fn new() -> Self {
-        Self { threads: BTreeMap::new(), looks: Looks::default(), refused: false }
-    }
-
-    /// Takes in threads that are new, the ones with most processor time first, and what was noted of all.
+    /// Takes what was noted of all threads, forgets those that have ended, and takes in new ones, those with most processor time first.
     pub fn look(&mut self, process: &Process, server: &Server) {
         self.note(server);
-        if self.refused || self.threads.len() >= MOST {
+        let Ok(tasks) = process.tasks() else { return };
+        let tasks: Vec<_> = tasks.flatten().collect();
+        self.threads.retain(|thread, _| tasks.iter().any(|task| task.tid == *thread));
+        if self.refused {
             return;
         }
-        let Ok(tasks) = process.tasks() else { return };
-        let new = tasks.flatten().filter(|task| !self.threads.contains_key(&task.tid));
+        let new = tasks.iter().filter(|task| !self.threads.contains_key(&task.tid));
         let mut new: Vec<_> =
             new.map(|task| (task.schedstat().map_or(0, |had| had.sum_exec_runtime), task.tid)).collect();
         new.sort_unstable_by(|a, b| b.cmp(a));
         for (_, thread) in new.into_iter().take(MOST - self.threads.len()) {
             match sampler(thread) {
-                Ok(sampler) => drop(self.threads.insert(thread, sampler)),
+                Ok(sampler) => {
+                    self.allowed = true;
+                    self.threads.insert(thread, sampler);
+                }
                 // It has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(_) => {
@@ -67,7 +70,7 @@ impl Samples {
     /// What was seen; none where the system did not let us look.
     pub fn end(mut self, server: &Server) -> Option<Looks> {
         self.note(server);
-        (!self.threads.is_empty()).then_some(self.looks)
+        self.allowed.then_some(self.looks)
     }
 
     fn note(&mut self, server: &Server) {

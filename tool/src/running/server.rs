@@ -57,43 +57,37 @@ impl Server {
         let preloaded = process.environ().ok().and_then(|mut all| all.remove(OsStr::new("LD_PRELOAD")));
         let preloaded = names(preloaded.as_deref().unwrap_or_default());
         let mut found = Vec::new();
-        for (place, file) in files(maps).into_iter().enumerate() {
-            let name = file.path.file_name().unwrap_or_default();
+        for file in files(maps).into_iter().rev() {
+            let name = file.path.file_name().unwrap_or_default().as_bytes();
             let is_program = program.as_ref() == Some(&file.path);
-            let is_linker = name.as_bytes().starts_with(b"ld-");
-            let is_c_library = is_c_library(name.as_bytes());
+            let is_c_library = is_c_library(name);
             // Older dynamic linkers have a malloc for themselves.
-            if !is_program && is_linker && !is_c_library {
+            if !is_program && !is_c_library && name.starts_with(b"ld-") {
                 continue;
             }
             let Some(bytes) = read(process, &file, is_program) else { continue };
             let Ok(elf) = Elf::parse(&*bytes) else { continue };
             let Some(functions) = functions(&elf, is_program) else { continue };
-            let rank = match () {
-                () if is_program => 0,
-                () if preloaded.contains(name.as_bytes()) => 1,
-                () if !is_c_library => 2,
-                () => 3,
+            let rank = if is_program {
+                0
+            } else if preloaded.contains(name) {
+                1
+            } else {
+                2 + u8::from(is_c_library)
             };
             let is_glibc = (is_program || is_c_library) && is_glibc(&elf, &bytes);
-            let code = match () {
-                () if is_glibc => file.of(&offsets(&elf, &functions)),
-                // Whatever it does it does for malloc; the other code of a program, or of musl, is not told from its malloc's.
-                () if !is_program && !is_c_library => {
-                    file.code.iter().map(|(range, _)| range.clone()).collect()
-                }
-                () => Vec::new(),
+            let code = if is_glibc {
+                file.of(&offsets(&elf, &functions))
+            } else if is_program || is_c_library {
+                // The other code of a program, or of musl, is not told from its malloc's.
+                Vec::new()
+            } else {
+                file.code.iter().map(|(range, _)| range.clone()).collect()
             };
-            found.push((
-                rank,
-                usize::MAX - place,
-                Self { file: Some(file.path), is_glibc, code, data: file.data },
-            ));
+            found.push((rank, Self { file: Some(file.path), is_glibc, code, data: file.data }));
         }
-        found
-            .into_iter()
-            .min_by_key(|(rank, place, _)| (*rank, *place))
-            .map_or_else(Self::default, |found| found.2)
+        // Of several the first one.
+        found.into_iter().min_by_key(|(rank, _)| *rank).map_or_else(Self::default, |found| found.1)
     }
 
     /// Whether what runs there is malloc's.
@@ -131,20 +125,12 @@ impl Mapped {
     }
 }
 
-/// The files whose code is mapped, in the order of their addresses. What a library has beyond its file's end is its data as well.
+/// The files whose code is mapped, in the order of their addresses.
 fn files(maps: &[MemoryMap]) -> Vec<Mapped> {
     let mut files: BTreeMap<&Path, Mapped> = BTreeMap::new();
-    let mut before: Option<(&Path, u64)> = None;
     for map in maps {
+        let MMapPath::Path(path) = &map.pathname else { continue };
         let range = map.address.0..map.address.1;
-        let path = match &map.pathname {
-            MMapPath::Path(path) => path.as_path(),
-            MMapPath::Anonymous if before.is_some_and(|before| before.1 == range.start) => {
-                before.expect("some").0
-            }
-            _ => continue,
-        };
-        before = Some((path, range.end));
         let file = files.entry(path).or_insert_with(|| {
             let name = path.as_os_str().as_bytes();
             let stripped = name.strip_suffix(b" (deleted)");

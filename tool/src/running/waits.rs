@@ -41,7 +41,7 @@ impl Waits {
 }
 
 /// Looks at the threads of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Looker {
     threads: BTreeMap<i32, Task>,
     waits: Waits,
@@ -54,11 +54,6 @@ pub(super) struct Looker {
 }
 
 impl Looker {
-    pub fn new() -> Self {
-        let (threads, futexes, stacks) = <(BTreeMap<_, _>, BTreeMap<_, _>, BTreeMap<_, _>)>::default();
-        Self { threads, waits: Waits::default(), futexes, stacks, told: false }
-    }
-
     /// Learns of threads that are new.
     pub fn find(&mut self, process: &Process) {
         for task in process.tasks().into_iter().flatten().flatten() {
@@ -114,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_malloc_s_where_its_lock_is() {
-        let mut looker = Looker::new();
+        let mut looker = Looker::default();
         assert_eq!(looker.waits(&[]), None, "nobody was seen");
         looker.told = true;
         looker.waits = Waits { running: 6, for_malloc: 0, for_memory: 1 };

@@ -44,10 +44,6 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 200; i++) memset(malloc(1000), 1, 1000);
         usleep(2000);
     }
-    if (!strcmp(what, "end")) {
-        usleep(300 * 1000);
-        return 0;
-    }
     pause();
     return 1;
 }
