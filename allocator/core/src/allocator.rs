@@ -1,5 +1,6 @@
 //! The allocator: all its parts in one value, and the paths between them.
 
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 use crate::arena::{Arena, Below, Lenders};
@@ -10,6 +11,7 @@ use crate::heap::{Bin, Heap, MAGAZINE_COUNTS};
 use crate::magazine::{Batches, Magazine, Stack};
 use crate::meta::Meta;
 use crate::options::{Name, Options};
+use crate::outside::{Outside, Parts};
 use crate::page_heap::{Ground, Home, PageHeaps, Shared};
 use crate::registry::Registry;
 use crate::size_class::{self, CLASSES, Class};
@@ -43,6 +45,8 @@ pub struct Allocator {
     home: Home,
     pub(crate) eager: Eager,
     pub(crate) registry: Lock<Registry>,
+    /// Read by nobody in this process.
+    outside: Outside,
 }
 
 /// The parts of an allocator that are long and all zeros at first: they take no room in the library's file, and memory only where they are used.
@@ -80,6 +84,13 @@ impl Allocator {
             home: Home::new(),
             eager: Eager::new(),
             registry: Lock::new(Registry::new()),
+            outside: Outside::new(Parts {
+                outside: offset_of!(Self, outside),
+                meta: offset_of!(Self, meta),
+                tables: offset_of!(Self, tables),
+                arenas: offset_of!(Tables, arenas),
+                pages: offset_of!(Tables, pages),
+            }),
         }
     }
 

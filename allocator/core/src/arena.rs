@@ -5,6 +5,7 @@ mod lend;
 mod returns;
 
 use core::cell::Cell;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 use crate::inbox::Inbox;
@@ -225,6 +226,11 @@ impl Arena {
             statistics.room += room;
             statistics.live += owned.blocks as usize - room;
         }
+    }
+
+    /// Where the bytes of blocks in spans that are not handed out lie.
+    pub(crate) const fn place_of_room() -> usize {
+        offset_of!(Self, spans) + Lock::<Spans>::inside() + offset_of!(Spans, room)
     }
 
     /// Bytes of blocks in spans that are not handed out: those that came back since the last look for holes, and the others.

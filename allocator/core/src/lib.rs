@@ -34,6 +34,7 @@ mod magazine;
 mod meta;
 pub mod options;
 mod os;
+mod outside;
 mod pace;
 mod page_heap;
 #[cfg(not(any(test, miri)))]

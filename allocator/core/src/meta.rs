@@ -1,6 +1,7 @@
 //! Memory for the allocator's own records: span descriptors, magazines, heaps, arenas. Never given back to the
 //! system; records of a kind that are no longer needed are kept for reuse by whoever needs one.
 
+use core::mem::offset_of;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
@@ -29,6 +30,11 @@ pub(crate) struct Meta {
 impl Meta {
     pub(crate) const fn new() -> Self {
         Self { next: 0, end: 0, rests: [const { 0..0 }; RESTS], spare: 0..0, mapped: 0 }
+    }
+
+    /// Where [`Meta::mapped`] lies.
+    pub(crate) const fn place_of_mapped() -> usize {
+        offset_of!(Self, mapped)
     }
 
     /// Bytes got from the system.

@@ -34,7 +34,7 @@ use self::purge::SLICE;
 use self::queue::{Place, Queue};
 pub(crate) use self::remap::MOVED_FROM;
 pub(crate) use self::resize::with_room;
-pub(crate) use self::shared::Shared;
+pub(crate) use self::shared::{PAGE_HEAPS, Shared};
 use self::shared::{Sums, Told};
 use crate::meta::{Meta, Spares};
 use crate::options::Options;

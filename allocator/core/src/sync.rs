@@ -219,6 +219,7 @@ impl<T> core::ops::Deref for OwnLine<T> {
 #[cfg(not(loom))]
 mod guarded {
     use core::cell::UnsafeCell;
+    use core::mem::offset_of;
     use core::ops::{Deref, DerefMut};
 
     use super::RawLock;
@@ -235,6 +236,11 @@ mod guarded {
     impl<T> Lock<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
+        }
+
+        /// How far behind the lock's address its value lies.
+        pub(crate) const fn inside() -> usize {
+            offset_of!(Self, value)
         }
 
         #[inline]

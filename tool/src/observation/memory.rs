@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ample_protocol::observation::{Count, Fact, PLACES, SLOTS, place_in, place_of, place_of_place};
-use procfs::process::{MMapPath, MemoryPageFlags, PageInfo, Process};
+use procfs::process::{MMapPath, Process};
 use serde::Serialize;
 
-use super::parts::{Known, Parts, parts};
+use super::parts::{Known, Parts, in_memory, parts};
 
 /// Moments that are kept, at most; from then on every second one.
 const MOST: usize = 240;
@@ -225,15 +224,4 @@ fn number(file: &File, place: usize) -> u64 {
 
 fn offset(place: usize) -> u64 {
     (place * size_of::<u64>()) as u64
-}
-
-/// Bytes of a range that are in memory.
-fn in_memory(process: &Process, range: Range<u64>) -> Option<u64> {
-    let page = procfs::page_size();
-    let pages = usize::try_from(range.start / page).ok()?..usize::try_from(range.end / page).ok()?;
-    let infos = process.pagemap().ok()?.get_range_info(pages).ok()?;
-    let present = infos.iter().filter(
-        |info| matches!(info, PageInfo::MemoryPage(flags) if flags.contains(MemoryPageFlags::PRESENT)),
-    );
-    Some(present.count() as u64 * page)
 }

@@ -20,7 +20,7 @@ use crate::record::Usage;
 
 pub use findings::{Finding, Kind, causes_are_known, share};
 pub use memory::{Memory, Moment, Watch};
-pub use parts::{Known, Part, Parts, parts};
+pub use parts::{Known, Part, Parts, in_memory, parts};
 
 /// Bytes that a page fault brings.
 const PAGE: u64 = 4096;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, VmFlags};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process, VmFlags};
 use serde::Serialize;
 
 /// Data that begins as zeros is no longer than this behind a file; what is, only happens to lie there.
@@ -105,6 +105,17 @@ impl Part {
         self.bytes += bytes;
         self.huge_bytes += huge_bytes;
     }
+}
+
+/// Bytes of a range that are in memory; none where the system does not tell.
+pub fn in_memory(process: &Process, range: Range<u64>) -> Option<u64> {
+    let page = procfs::page_size();
+    let pages = usize::try_from(range.start / page).ok()?..usize::try_from(range.end / page).ok()?;
+    let infos = process.pagemap().ok()?.get_range_info(pages).ok()?;
+    let present = infos.iter().filter(
+        |info| matches!(info, PageInfo::MemoryPage(flags) if flags.contains(MemoryPageFlags::PRESENT)),
+    );
+    Some(present.count() as u64 * page)
 }
 
 /// Whether it is memory of the observer's tables, by the marks that it gives it.

@@ -5,7 +5,7 @@ use super::explained::{beside, huge_pages, huge_stacks};
 use super::observed::wrapped;
 use super::units::{bytes, count, percent, seconds};
 use crate::observation::{Part, share};
-use crate::running::{Finding, Heaps, Kind, Running};
+use crate::running::{Figures, Finding, Heaps, Kind, Running};
 
 /// Threads that are told one by one, at most, and those with a smaller share of the time are not.
 const MOST_TOLD: usize = 5;
@@ -119,9 +119,8 @@ fn figures(running: &Running) -> Vec<(&'static str, String)> {
     if !running.children.is_empty() {
         lines.insert(1, ("children", children(running)));
     }
-    if let Some(heaps) = &after.heaps {
-        lines.push(("heaps", heaps_told(heaps)));
-    }
+    lines.extend(after.heaps.map(|heaps| ("heaps", heaps_told(&heaps))));
+    lines.extend(after.figures.map(|figures| ("Ample's heap", heap_told(&figures))));
     lines
 }
 
@@ -192,8 +191,11 @@ fn waits(running: &Running) -> String {
 
 fn parts(running: &Running) -> String {
     let parts = &running.after.parts;
-    let others =
-        if running.after.heaps.is_some() { "mapped otherwise" } else { "malloc's, or mapped otherwise" };
+    let others = match (running.after.heaps, running.after.figures) {
+        (_, Some(_)) => "Ample's, or mapped otherwise",
+        (Some(_), None) => "mapped otherwise",
+        (None, None) => "malloc's, or mapped otherwise",
+    };
     let named = [
         (parts.malloc, "malloc's"),
         (parts.stacks, "stacks"),
@@ -221,7 +223,7 @@ fn heaps_told(heaps: &Heaps) -> String {
     };
     let mapped = match heaps.mapped_blocks {
         0 => String::new(),
-        blocks => format!("; {} more in {} large ones", size(heaps.mapped_bytes), count(blocks as f64)),
+        blocks => format!("; {} more in {}", size(heaps.mapped_bytes), large_ones(blocks)),
     };
     format!(
         "{} in {} blocks at most, {} free{unknown}, in {} arena{}{mapped}",
@@ -230,6 +232,27 @@ fn heaps_told(heaps: &Heaps) -> String {
         size(heaps.free_bytes),
         heaps.arenas,
         if heaps.arenas == 1 { "" } else { "s" }
+    )
+}
+
+fn large_ones(blocks: u64) -> String {
+    format!("{} large one{}", count(blocks as f64), if blocks == 1 { "" } else { "s" })
+}
+
+/// What Ample's heap is made of.
+fn heap_told(figures: &Figures) -> String {
+    let large = match figures.large_blocks {
+        0 => String::new(),
+        blocks => format!(" ({} of it in {})", size(figures.large_bytes), large_ones(blocks)),
+    };
+    format!(
+        "{} in blocks at most{large}; free beside them {}, kept to be used again {}; {} of records; in {} arena{}",
+        size(figures.live_bytes()),
+        size(figures.room_bytes),
+        size(figures.kept_bytes),
+        size(figures.metadata_bytes),
+        figures.arenas,
+        if figures.arenas == 1 { "" } else { "s" }
     )
 }
 
@@ -257,6 +280,11 @@ fn explained(finding: Finding, running: &Running) -> String {
             "Page faults bring {rate}, and the memory hardly grows: what was freed goes back to the system, and comes fresh again. An allocator that keeps it for a while \
              spares that; so does `GLIBC_TUNABLES=glibc.malloc.trim_threshold=…:glibc.malloc.mmap_threshold=…` under glibc."
         ),
+        Kind::Kept if running.after.figures.is_some() => format!(
+            "Malloc may have {:.1} times as much in memory as its blocks take: the rest lies free beside blocks that live, from which only whole pages go back, or is kept to be used \
+             again. Where several threads run, what can go back does within seconds; in a program of one thread with `AMPLE_BACKGROUND_THREAD=2`. `AMPLE_SOFT_LIMIT` bounds what is kept.",
+            finding.share
+        ),
         Kind::Kept => format!(
             "{:.1} times as much of malloc's memory is resident as its blocks take: the rest is free, between blocks that live, or in arenas of other threads. A lower \
              MALLOC_ARENA_MAX (at the price of waits), a call of malloc_trim(0), or an allocator that gives memory back helps: `ample bench idle-return fragmentation` shows which do.",
@@ -264,7 +292,7 @@ fn explained(finding: Finding, running: &Running) -> String {
         ),
         Kind::HugePages => huge_pages(&share),
         Kind::Held => format!(
-            "Malloc's memory is {:.2} times what its blocks take: the program holds it, and no allocator can give it back. Who asked for it, and where, tells a heap profiler \
+            "Malloc's memory is {:.2} times what its blocks take: the program holds most of it, which no allocator can give back. Who asked for it, and where, tells a heap profiler \
              (heaptrack, for one) when the program is started anew.",
             finding.share
         ),
@@ -277,10 +305,10 @@ fn explained(finding: Finding, running: &Running) -> String {
         ),
         Kind::Grew => format!(
             "The memory grew by {rate}; {}.",
-            if running.after.heaps.is_some() {
+            if running.after.heaps.is_some() || running.after.figures.is_some() {
                 "that is not malloc's, or not known to be"
             } else {
-                "whether the program holds it or the allocator keeps it is known of glibc's malloc only"
+                "whether the program holds it or the allocator keeps it is known of glibc's malloc and of Ample only"
             }
         ),
         Kind::Beside => beside(&share),

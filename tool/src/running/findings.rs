@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Heaps, Memory, Running};
+use super::{Memory, Running};
 use crate::observation::share;
 
 /// Below so much processor time, in seconds, nothing is said of how it is spent.
@@ -120,9 +120,8 @@ fn of_time(running: &Running, found: &mut impl FnMut(Kind, f64)) {
 
 fn of_memory(memory: &Memory, found: &mut impl FnMut(Kind, f64)) {
     let parts = &memory.parts;
-    if let Some(heaps) = memory.heaps.filter(Heaps::are_known) {
-        let (malloc, live) = (parts.malloc.bytes, heaps.live_bytes().max(1));
-        let multiple = share(malloc, live);
+    if let Some((malloc, live)) = memory.malloc() {
+        let multiple = share(malloc, live.max(1));
         if malloc.saturating_sub(live) >= LEAST_MEMORY && multiple >= KEPT {
             found(Kind::Kept, multiple);
             let huge = share(parts.malloc.huge_bytes, malloc);
@@ -132,6 +131,8 @@ fn of_memory(memory: &Memory, found: &mut impl FnMut(Kind, f64)) {
         } else if malloc >= LEAST_MEMORY {
             found(Kind::Held, multiple);
         }
+    }
+    if memory.heaps.is_some_and(|heaps| heaps.are_known()) && memory.figures.is_none() {
         let beside = share(parts.beside(), parts.total());
         if parts.beside() >= LEAST_MEMORY && beside >= BESIDE {
             found(Kind::Beside, beside);
@@ -148,14 +149,27 @@ fn of_growth(running: &Running, found: &mut impl FnMut(Kind, f64)) {
     if grown < GREW.0 || (grown as f64) < GREW.1 * before.resident_bytes as f64 {
         return;
     }
-    let live = |memory: &Memory| memory.heaps.filter(Heaps::are_known).map(|heaps| heaps.live_bytes());
-    let malloc = after.parts.malloc.bytes.saturating_sub(before.parts.malloc.bytes);
-    let kind = match live(before).zip(live(after)) {
-        Some((then, now)) if 2 * now.saturating_sub(then) >= grown => Kind::HoldsMore,
-        Some(_) if 2 * malloc >= grown => Kind::KeepsMore,
+    let kind = match before.malloc().zip(after.malloc()) {
+        Some(((_, then), (_, now))) if 2 * now.saturating_sub(then) >= grown => Kind::HoldsMore,
+        Some(((then, _), (now, _))) if 2 * now.saturating_sub(then) >= grown => Kind::KeepsMore,
         _ => Kind::Grew,
     };
     found(kind, grown as f64 / running.seconds.max(1e-3));
+}
+
+impl Memory {
+    /// Bytes of malloc's that are in memory, and those of its blocks, both at most where Ample tells them itself; none where they are not known.
+    fn malloc(&self) -> Option<(u64, u64)> {
+        let walked = match self.heaps {
+            Some(heaps) if !heaps.are_known() => return None,
+            heaps => heaps.map(|heaps| (self.parts.malloc.bytes, heaps.live_bytes())),
+        };
+        // Its mappings are not told from others, which is what else it may be.
+        let told =
+            self.figures.map(|figures| (figures.bytes().min(self.parts.others.bytes), figures.live_bytes()));
+        // A program in Rust may have both.
+        [walked, told].into_iter().flatten().reduce(|one, other| (one.0 + other.0, one.1 + other.1))
+    }
 }
 
 impl Running {
@@ -175,7 +189,7 @@ impl Running {
 mod tests {
     use super::*;
     use crate::observation::{Part, Parts};
-    use crate::running::{Account, Looks, Waits};
+    use crate::running::{Account, Figures, Heaps, Looks, Waits};
 
     const MIB: u64 = 1 << 20;
 
@@ -190,7 +204,7 @@ mod tests {
             ..Heaps::default()
         };
         let parts = Parts { malloc: Part { bytes: 100 * MIB, huge_bytes: 0 }, ..Parts::default() };
-        let memory = Memory { resident_bytes: 100 * MIB, parts, heaps: Some(heaps) };
+        let memory = Memory { resident_bytes: 100 * MIB, parts, heaps: Some(heaps), figures: None };
         let mut running = Running {
             seconds: 10.0,
             account: Account { user_ns: 8_000_000_000, kernel_ns: 2_000_000_000, ..Account::default() },
@@ -273,5 +287,46 @@ mod tests {
         assert_eq!(kinds(|running| running.after.parts.others.bytes = 110 * MIB), [Kind::Held, Kind::Beside]);
         let stacks = Part { bytes: 40 * MIB, huge_bytes: 32 * MIB };
         assert_eq!(kinds(|running| running.after.parts.stacks = stacks), [Kind::Held, Kind::HugeStacks]);
+    }
+
+    #[test]
+    fn what_ample_tells_of_itself_is_judged_as_what_a_walk_finds() {
+        let of_ample = |small: u64, room: u64, kept: u64, resident: u64| {
+            move |running: &mut Running| {
+                let figures = Figures {
+                    small_bytes: small * MIB,
+                    room_bytes: room * MIB,
+                    kept_bytes: kept * MIB,
+                    ..Figures::default()
+                };
+                let parts =
+                    Parts { others: Part { bytes: resident * MIB, huge_bytes: 0 }, ..Parts::default() };
+                running.after =
+                    Memory { resident_bytes: resident * MIB, parts, heaps: None, figures: Some(figures) };
+                running.before = running.after;
+            }
+        };
+        assert_eq!(kinds(of_ample(100, 10, 10, 110)), [Kind::Held]);
+        assert_eq!(kinds(of_ample(100, 60, 10, 110)), [Kind::Kept]);
+        assert_eq!(kinds(of_ample(50, 0, 60, 110)), [Kind::Kept]);
+        assert_eq!(kinds(of_ample(100, 60, 0, 45)), [Kind::Held], "the free pages are the system's again");
+        let grown = |running: &mut Running| {
+            of_ample(100, 10, 10, 120)(running);
+            running.after.resident_bytes += 100 * MIB;
+            running.after.parts.others.bytes += 100 * MIB;
+            running.after.figures.as_mut().expect("told").small_bytes += 100 * MIB;
+        };
+        assert_eq!(kinds(grown), [Kind::Held, Kind::HoldsMore]);
+        let both = |running: &mut Running| {
+            let of_glibc = running.after;
+            of_ample(100, 80, 0, 100)(running);
+            (running.after.heaps, running.after.parts.malloc) = (of_glibc.heaps, of_glibc.parts.malloc);
+        };
+        assert_eq!(kinds(both), [Kind::Kept], "200 MiB for 110 MiB of blocks");
+        let kept = |running: &mut Running| {
+            grown(running);
+            running.after.figures.as_mut().expect("told").room_bytes += 100 * MIB;
+        };
+        assert_eq!(kinds(kept), [Kind::Kept, Kind::KeepsMore]);
     }
 }

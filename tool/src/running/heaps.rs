@@ -7,13 +7,13 @@
 //! The process goes on meanwhile, so that a walk may meet what is being changed: each step is checked, and a walk that is lost begins
 //! again behind that place. What no walk came through is told as unknown.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use serde::Serialize;
+
+use super::contents::Contents;
 
 /// Where the heaps of further arenas begin, and how long they are at most.
 const HEAP: u64 = 64 << 20;
@@ -81,20 +81,8 @@ pub(super) struct Survey {
     pub locks: Vec<Range<u64>>,
 }
 
-/// Memory of a process.
-pub(super) trait Memory {
-    /// Reads from this address on: how many bytes.
-    fn read(&self, at: u64, into: &mut [u8]) -> usize;
-}
-
-impl Memory for File {
-    fn read(&self, at: u64, into: &mut [u8]) -> usize {
-        self.read_at(into, at).unwrap_or(0)
-    }
-}
-
 /// Walks over all heaps of these mappings, in the order of their addresses. `data`: what glibc itself can write to.
-pub(super) fn survey(maps: &[MemoryMap], data: &[Range<u64>], memory: &impl Memory) -> Survey {
+pub(super) fn survey(maps: &[MemoryMap], data: &[Range<u64>], memory: &impl Contents) -> Survey {
     let mut survey = Survey::default();
     let mut walker = Walker::new(memory, data);
     let mut arenas = Vec::new();
@@ -125,7 +113,7 @@ pub(super) fn survey(maps: &[MemoryMap], data: &[Range<u64>], memory: &impl Memo
 }
 
 impl Survey {
-    fn add(&mut self, walker: &mut Walker<'_, impl Memory>, range: Range<u64>, map: &MemoryMap) {
+    fn add(&mut self, walker: &mut Walker<'_, impl Contents>, range: Range<u64>, map: &MemoryMap) {
         let length = range.end - range.start;
         self.heaps.bytes += length;
         if figure(map, "Swap") > 0 {
@@ -140,7 +128,7 @@ impl Survey {
     }
 
     /// Blocks in mappings of their own, of which the system makes one where they lie side by side.
-    fn add_mapped(&mut self, range: &Range<u64>, memory: &impl Memory) {
+    fn add_mapped(&mut self, range: &Range<u64>, memory: &impl Contents) {
         let mut at = range.start;
         while let Some([before, head]) = words(at, memory) {
             let length = head & !FLAGS;
@@ -168,7 +156,7 @@ fn figure(map: &MemoryMap, name: &str) -> u64 {
 }
 
 /// The heaps of further arenas in a mapping, each with its arena.
-fn heaps(range: &Range<u64>, memory: &impl Memory) -> Vec<(Range<u64>, u64)> {
+fn heaps(range: &Range<u64>, memory: &impl Contents) -> Vec<(Range<u64>, u64)> {
     let begins = (range.start.next_multiple_of(HEAP)..range.end).step_by(HEAP as usize);
     let heap = |at: u64| {
         // The arena, the heap before this one in it, the bytes of this one that are in use.
@@ -188,7 +176,7 @@ fn heaps(range: &Range<u64>, memory: &impl Memory) -> Vec<(Range<u64>, u64)> {
 }
 
 /// The first arena, which is glibc's own data: the others lead to it, as all are in a ring.
-fn following(arena: u64, data: &[Range<u64>], memory: &impl Memory) -> Option<Range<u64>> {
+fn following(arena: u64, data: &[Range<u64>], memory: &impl Contents) -> Option<Range<u64>> {
     let mut bytes = vec![0; ARENA];
     let count = memory.read(arena, &mut bytes);
     let words = bytes[..count].as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
@@ -196,7 +184,7 @@ fn following(arena: u64, data: &[Range<u64>], memory: &impl Memory) -> Option<Ra
     Some(first..first + WORD)
 }
 
-fn words(at: u64, memory: &impl Memory) -> Option<[u64; 2]> {
+fn words(at: u64, memory: &impl Contents) -> Option<[u64; 2]> {
     let mut bytes = [0; 16];
     let is_there = memory.read(at, &mut bytes) == bytes.len();
     let word = |place: usize| bytes.as_chunks().0.get(place).map(|word| u64::from_ne_bytes(*word));
@@ -223,7 +211,7 @@ struct Walker<'a, M> {
     least_bin: Option<u64>,
 }
 
-impl<'a, M: Memory> Walker<'a, M> {
+impl<'a, M: Contents> Walker<'a, M> {
     fn new(memory: &'a M, data: &'a [Range<u64>]) -> Self {
         Self { memory, data, window: Vec::new(), at: 0, ends: Instant::now() + PATIENCE, least_bin: None }
     }
@@ -321,31 +309,9 @@ mod tests {
     use procfs::process::MemoryMaps;
 
     use super::*;
-
-    /// Memory that begins here.
-    struct Fake(u64, Vec<u8>);
-
-    impl Memory for Fake {
-        fn read(&self, at: u64, into: &mut [u8]) -> usize {
-            let Some(from) = at.checked_sub(self.0).map(|from| from as usize) else { return 0 };
-            let bytes = self.1.get(from..).unwrap_or_default();
-            let count = into.len().min(bytes.len());
-            into[..count].copy_from_slice(&bytes[..count]);
-            count
-        }
-    }
+    use crate::running::contents::Fake;
 
     impl Fake {
-        fn new(range: &Range<u64>) -> Self {
-            Self(range.start, vec![0; (range.end - range.start) as usize])
-        }
-
-        fn put(&mut self, at: u64, words: &[u64]) {
-            for (word, place) in words.iter().zip((at - self.0..).step_by(8)) {
-                self.1[place as usize..][..8].copy_from_slice(&word.to_ne_bytes());
-            }
-        }
-
         /// Blocks from here on, some of them free, and what is left after them. The last one is in use.
         fn fill(&mut self, range: Range<u64>, lengths: &[u64], is_free: impl Fn(usize) -> bool, bin: u64) {
             let (mut at, mut before) = (range.start, None);

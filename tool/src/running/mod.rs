@@ -1,6 +1,8 @@
 //! A program that runs already: what its malloc costs it and what its memory is, from outside, without its help.
 
 mod accounts;
+mod contents;
+mod figures;
 mod findings;
 mod heaps;
 mod samples;
@@ -8,6 +10,7 @@ mod server;
 mod waits;
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,22 +18,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use object::elf::ELFCLASS64;
 use procfs::Current as _;
-use procfs::process::{MemoryMap, Process};
+use procfs::process::{LimitValue, MMPermissions, MMapPath, MemoryMap, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use serde::Serialize;
 
 use crate::error::UsageError;
-use crate::observation::{Known, Parts, parts};
+use crate::observation::{Known, Parts, in_memory, parts};
 use crate::run::Interrupt;
 
 pub use accounts::Account;
+pub use figures::Figures;
 pub use findings::{Finding, Kind};
 pub use heaps::Heaps;
 pub use samples::Looks;
 pub use waits::Waits;
 
 use accounts::Accounts;
+use figures::Record;
 use heaps::{Survey, survey};
 use samples::Samples;
 use server::Server;
@@ -38,6 +43,9 @@ use waits::Looker;
 
 /// How often new threads are looked for, and accounts and notes taken.
 const REFRESH: Duration = Duration::from_millis(200);
+
+/// A stack's length where nothing tells it.
+const STACK: u64 = 8 << 20;
 
 /// Where an ELF file says whether it is for 32 or 64 bits.
 const CLASS: u64 = 4;
@@ -92,6 +100,8 @@ pub struct Memory {
     pub parts: Parts,
     /// What glibc's malloc has; none under other allocators, or where the system lets nobody look.
     pub heaps: Option<Heaps>,
+    /// What Ample's heap is made of; likewise.
+    pub figures: Option<Figures>,
 }
 
 /// Looks at a process for so long, or until it ends or the user wants to stop.
@@ -109,9 +119,11 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
         .with_context(|| format!("cannot watch process {pid}"))?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
     let server = Server::of(&process, &maps);
-    let memory = server.is_glibc.then(|| process.mem().ok()).flatten();
-    let look = Look { server: &server, memory };
-    let first = look.survey(&maps);
+    let memory = process.mem().ok();
+    // Whoever serves malloc: a program in Rust may have Ample for itself.
+    let record = memory.as_ref().and_then(|memory| Record::find(&data(&maps), memory));
+    let look = Look { process: &process, server: &server, memory, record, stack: stack_limit(&process) };
+    let first = look.see(&maps);
     let (mut samples, mut looker) = (Samples::default(), Looker::default());
     looker.find(&process);
     samples.look(&process, &server);
@@ -138,10 +150,10 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
     let stacks: Vec<u64> = looker.stacks().collect();
     let before = look.memory(&maps, &first, &stacks, age_s);
     let last = process.smaps().ok().map(|maps| maps.0).filter(|maps| !maps.is_empty());
-    let last = last.map(|maps| (look.survey(&maps), maps));
+    let last = last.map(|maps| (look.see(&maps), maps));
     let after =
-        last.as_ref().map_or(before, |(survey, maps)| look.memory(maps, survey, &stacks, age_s + seconds));
-    let locks = last.as_ref().map_or(&first.locks, |(survey, _)| &survey.locks);
+        last.as_ref().map_or(before, |(seen, maps)| look.memory(maps, seen, &stacks, age_s + seconds));
+    let locks = &last.as_ref().map_or(&first, |(seen, _)| seen).survey.locks;
     let mut running = Running {
         pid,
         name: stat.comm,
@@ -168,31 +180,76 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
 
 /// What is asked of a process again and again.
 struct Look<'a> {
+    process: &'a Process,
     server: &'a Server,
-    /// Its memory; none where it is of no use, or the system lets nobody read it.
+    /// Its memory; none where the system lets nobody read it.
     memory: Option<File>,
+    /// Where Ample's figures lie, if it is Ample.
+    record: Option<Record>,
+    /// How long the stacks of threads are that ask for no other length.
+    stack: u64,
 }
 
 impl Look<'_> {
-    fn survey(&self, maps: &[MemoryMap]) -> Survey {
-        self.memory.as_ref().map_or_else(Survey::default, |memory| survey(maps, &self.server.data, memory))
+    fn see(&self, maps: &[MemoryMap]) -> Seen {
+        let Some(memory) = &self.memory else { return Seen::default() };
+        let walked = self.server.is_glibc.then(|| survey(maps, &self.server.data, memory));
+        Seen {
+            is_walked: walked.is_some(),
+            survey: walked.unwrap_or_default(),
+            figures: self.record.and_then(|record| record.read(memory)),
+        }
     }
 
-    fn memory(&self, maps: &[MemoryMap], survey: &Survey, stacks: &[u64], age_s: f64) -> Memory {
+    /// Where a stack ends that begins with a mapping, and in which this address is in use: the system makes one mapping of a stack and of what lies directly behind it.
+    fn stack_end(&self, address: u64, mapping: Range<u64>) -> u64 {
+        mapping.end.min((mapping.start + self.stack).max((address + 1).next_multiple_of(procfs::page_size())))
+    }
+
+    fn memory(&self, maps: &[MemoryMap], seen: &Seen, stacks: &[u64], age_s: f64) -> Memory {
+        let survey = &seen.survey;
         let stack_of = |address: &u64| {
             let map = maps.iter().find(|map| (map.address.0..map.address.1).contains(address))?;
-            Some(map.address.0..map.address.1)
+            Some(map.address.0..self.stack_end(*address, map.address.0..map.address.1))
         };
         let known =
             Known { places: survey.places.clone(), stacks: stacks.iter().filter_map(stack_of).collect() };
         let resident = |map: &MemoryMap| map.extension.map.get("Anonymous").copied().unwrap_or(0);
-        let parts = parts(maps, &known, |_| 0);
+        let parts = parts(maps, &known, |range| in_memory(self.process, range).unwrap_or(0));
         Memory {
             resident_bytes: maps.iter().map(resident).sum(),
             parts: Parts { at_ms: (age_s * 1e3) as u64, live_bytes: survey.heaps.live_bytes(), ..parts },
-            heaps: self.memory.is_some().then_some(survey.heaps),
+            heaps: seen.is_walked.then_some(survey.heaps),
+            figures: seen.figures,
         }
     }
+}
+
+/// The length of a thread's stack in a process, where nothing else is asked for (glibc's, where it is not limited).
+fn stack_limit(process: &Process) -> u64 {
+    match process.limits().map(|limits| limits.max_stack_size.soft_limit) {
+        Ok(LimitValue::Value(bytes)) => bytes,
+        Ok(LimitValue::Unlimited) | Err(_) => STACK,
+    }
+}
+
+/// What files of the process brought with them that can be written to.
+fn data(maps: &[MemoryMap]) -> Vec<Range<u64>> {
+    let of_files = maps.iter().filter(|map| {
+        map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE)
+            && matches!(map.pathname, MMapPath::Path(_))
+    });
+    of_files.map(|map| map.address.0..map.address.1).collect()
+}
+
+/// What is known of malloc's memory at a moment.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Whether glibc's heaps were walked over, and what was found there.
+    is_walked: bool,
+    survey: Survey,
+    /// What Ample tells.
+    figures: Option<Figures>,
 }
 
 /// The mappings of a process that can be looked at.

@@ -113,3 +113,12 @@ pub fn statuses<'a>(summary: &'a Value, allocator: &str) -> Vec<&'a str> {
     let rows = summary["rows"].as_array().expect("a list");
     rows.iter().map(|row| row["cells"][column]["status"].as_str().expect("a status")).collect()
 }
+
+/// The allocator, built on first use into the target folder of the tool under test.
+pub fn ample() -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_ample")).ancestors().nth(2).expect("a target folder");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--release", "--package", "ample-abi", "--target-dir"]).arg(target);
+    assert!(build.status().expect("cargo runs").success(), "ample-abi does not build");
+    target.join("release/libample.so")
+}

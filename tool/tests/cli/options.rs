@@ -1,20 +1,8 @@
 //! `ample options`.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::common::{library, texts, tool};
-
-/// The allocator, built on first use into the target folder of the tool under test.
-fn ample() -> std::path::PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_ample")).ancestors().nth(2).expect("a target folder");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--release", "--package", "ample-abi", "--target-dir"]).arg(target);
-    assert!(build.status().expect("cargo runs").success(), "ample-abi does not build");
-    target.join("release/libample.so")
-}
+use crate::common::{ample, library, texts, tool};
 
 #[test]
 fn the_library_tells_its_options() {

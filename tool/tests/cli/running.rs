@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{json, library, program, texts, tool};
+use crate::common::{ample, json, library, program, texts, tool};
 
 const RUNNING: &str = include_str!("running.c");
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const THREADS: u64 = 4;
 /// Blocks of each thread, and their bytes with what glibc has before each.
@@ -136,6 +137,57 @@ fn memory_beside_malloc_and_another_allocator_are_told() {
     assert!(figures["after"]["heaps"].is_null(), "{figures}");
     assert_eq!(figures["allocator_file"].as_str(), library.to_str(), "{told}");
     assert!(told.contains("malloc's, or mapped otherwise"), "{told}");
+}
+
+#[test]
+fn what_ample_tells_from_outside_is_what_it_tells_from_inside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("statistics.json");
+    let library = ample();
+    let library = library.to_str().expect("a path");
+    let variables = [
+        ("LD_PRELOAD", library),
+        ("AMPLE_STATS_JSON", file.to_str().expect("a path")),
+        ("AMPLE_STATS_SIGNAL", "12"),
+    ];
+    let process = started(folder.path(), "keep", &variables);
+    // What was freed goes back for a while.
+    std::thread::sleep(Duration::from_secs(3));
+    let output = look(folder.path(), &process, "0.2").output().expect("runs");
+    let (figures, told) = figures(folder.path(), &output);
+    let pid = rustix::process::Pid::from_child(&process.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::USR2).expect("asked");
+    let began = Instant::now();
+    let inside = loop {
+        if let Some(inside) =
+            std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
+        {
+            break inside;
+        }
+        assert!(began.elapsed() < Duration::from_secs(40), "it does not tell");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let outside = |name: &str| number(&figures, &format!("/after/figures/{name}"));
+    let inside = |name: &str| inside[name].as_u64().expect("a number");
+    assert_eq!(outside("small_bytes") + outside("large_bytes"), inside("active_bytes"), "{told}");
+    for (name, same) in [
+        ("large_bytes", "large_bytes"),
+        ("large_blocks", "large_blocks"),
+        ("kept_bytes", "retained_bytes"),
+        ("metadata_bytes", "metadata_bytes"),
+    ] {
+        assert_eq!(outside(name), inside(same), "{name}: {told}");
+    }
+    // From inside, what is not handed out of starters is none of it.
+    let live = THREADS * BLOCKS / 4 * KIB;
+    assert!(outside("room_bytes") >= inside("room_bytes") && outside("room_bytes") > 2 * live, "{told}");
+    assert!((live..live + 2 * MIB).contains(&(outside("small_bytes") - outside("room_bytes"))), "{told}");
+    // The system makes one mapping of a stack and what lies behind it, here 32 MiB of the heap.
+    assert!(
+        number(&figures, "/after/parts/stacks/bytes") < MIB && found(&figures).contains(&"kept"),
+        "{told}"
+    );
+    assert!(told.contains(" Ample's heap ") && told.contains(" in blocks at most"), "{told}");
 }
 
 /// Begins a long look: once it catches signals, it looks.

@@ -5,7 +5,9 @@
 //! (glibc chooses arenas in this way; jemalloc has a page heap for each arena. Here page heaps also take dirty runs from each other.)
 
 use core::cell::Cell;
+use core::mem::offset_of;
 
+use super::queue::Queue;
 use super::shared::PAGE_HEAPS;
 use super::{Ground, PageHeap, Run, Source};
 use crate::os;
@@ -63,6 +65,24 @@ impl PageHeaps {
             entered: AtomicU8::new(0),
             heaps: [const { OwnLine(Lock::new(PageHeap::new())) }; PAGE_HEAPS],
         }
+    }
+
+    /// Where the page heaps lie: the first one, and how far the next one is.
+    pub(crate) const fn place() -> [usize; 2] {
+        [offset_of!(Self, heaps) + Lock::<PageHeap>::inside(), size_of::<OwnLine<Lock<PageHeap>>>()]
+    }
+
+    /// Where in each of them lies what its statistics are made of: units got from the system, in free runs, in dirty ones, in spans of small blocks, in
+    /// starters; and how many large blocks there are.
+    pub(crate) const fn places_of_units() -> [usize; 6] {
+        [
+            offset_of!(PageHeap, mapped),
+            offset_of!(PageHeap, free_units),
+            offset_of!(PageHeap, queue) + Queue::place_of_units(),
+            offset_of!(PageHeap, small_units),
+            offset_of!(PageHeap, mixed_units),
+            offset_of!(PageHeap, large_blocks),
+        ]
     }
 
     /// The locks, in the order in which they nest.

@@ -1,5 +1,6 @@
 //! The dirty runs by age, so that those that have been free longest are purged first.
 
+use core::mem::offset_of;
 use core::ptr;
 
 use crate::span::Span;
@@ -27,6 +28,11 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) const fn new() -> Self {
         Self { oldest: ptr::null_mut(), newest: ptr::null_mut(), units: 0 }
+    }
+
+    /// Where [`Queue::units`] lies.
+    pub(super) const fn place_of_units() -> usize {
+        offset_of!(Self, units)
     }
 
     /// Units of all runs in it.
