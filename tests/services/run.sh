@@ -11,8 +11,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-services=(mariadb memcached nginx postgresql@15-main redis-server rsyslog)
-packages=systemd,systemd-sysv,dbus,procps,mariadb-server,memcached,nginx-light,postgresql,redis-server,rsyslog
+services=(mariadb memcached nginx postgresql@15-main redis-server rsyslog ssh)
+packages=systemd,systemd-sysv,dbus,procps,mariadb-server,memcached,nginx-light,openssh-client,openssh-server,postgresql,redis-server,rsyslog
 # Seconds that the machine may take to start, and to stop.
 limit=60
 
@@ -50,6 +50,7 @@ debootstrap --variant=minbase --include="$packages" bookworm "$system" "${DEBIAN
     || lacking "there is no Debian to be had: $(tail -5 "$work/debootstrap")"
 cp "$package" "$system/root/ample.deb"
 chroot "$system" dpkg --install /root/ample.deb >"$work/dpkg" 2>&1 || fail "$(cat "$work/dpkg")"
+chroot "$system" bash -c 'ssh-keygen -q -t ed25519 -N "" -f /root/key && mkdir -p /root/.ssh && cp /root/key.pub /root/.ssh/authorized_keys' || fail "no key"
 library=$(chroot "$system" dpkg --listfiles ample | grep '/libample\.so\.[0-9]*$') || fail "no library in the package"
 
 # Runs a command in the machine.
@@ -119,6 +120,7 @@ ask() {
             sleep 0.1
         done
         ;;
+    ssh) inside ssh -q -o StrictHostKeyChecking=no -i /root/key root@127.0.0.1 echo served ;;
     esac
 }
 answer() {
@@ -129,6 +131,7 @@ answer() {
     postgresql@15-main) echo 8889400 ;;
     redis-server) echo 20000 ;;
     rsyslog) echo logged ;;
+    ssh) echo served ;;
     esac
 }
 # Sends something to a port, and prints what comes back.
@@ -162,8 +165,9 @@ echo "LD_PRELOAD = 'libample.so'" >>"$system/etc/postgresql/15/main/environment"
 restart
 check 'by its unit'
 
-# No more than these services bear on glibc, too: MariaDB and rsyslogd set scheduling policies, which is in @resources.
+# No more than these services bear on glibc, too: MariaDB and rsyslogd set scheduling policies, which is in @resources; sshd confines its own processes.
 for service in "${services[@]}"; do
+    [ "$service" != ssh ] || continue
     add "$service" confined <<'END'
 [Service]
 SystemCallFilter=
