@@ -76,7 +76,8 @@ dpkg() { PATH="$PATH:/usr/sbin:/sbin" command dpkg --root="$system" --force-not-
 dpkg --install "$package" >installed 2>&1 || fail "$(cat installed)"
 "$system/usr/bin/ample" --version | grep -qx "ample $version" || fail "the packaged tool is not $version"
 triplet=$("${CC:-cc}" -print-multiarch)
-[ -e "$system/usr/lib/$triplet/libample.so" ] && [ -e "$system/usr/share/man/man1/ample-compare.1" ] || fail "$(dpkg --listfiles ample)"
+[ -e "$system/usr/lib/$triplet/libample.so" ] && [ -e "$system/usr/share/man/man1/ample-compare.1" ] \
+    && grep -q "^clap " "$system/usr/share/doc/ample/third-party-notices.txt" || fail "$(dpkg --listfiles ample)"
 PKG_CONFIG_PATH="$system/usr/lib/$triplet/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$system" link packaged
 [ "$(LD_LIBRARY_PATH="$system/usr/lib/$triplet" ./packaged)" = "$version served" ] || fail "a program linked with the package is not served"
 needed=$(dpkg-deb --field "$package" Depends)

@@ -1,6 +1,7 @@
 //! `xtask package`: tool, library, headers and manual as a Debian package, and as an archive for any folder, in `target/package`.
 
 mod debian;
+mod notices;
 mod tree;
 
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{LIBRARY, VERSION};
+use super::{LIBRARY, VERSION, notices};
 use crate::cargo::Metadata;
 use crate::process::succeed;
 
@@ -80,6 +80,7 @@ pub fn fill(workspace: &Metadata, layout: &Layout, root: &Path) -> Result<()> {
     ] {
         copy(&source.join(file), &documents.join(name), 0o644)?;
     }
+    write(&documents.join("third-party-notices.txt"), notices::notices(workspace)?.as_bytes())?;
     Ok(())
 }
 
