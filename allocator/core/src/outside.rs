@@ -14,7 +14,7 @@ const MAGIC: [u8; 16] = *b"ample's figures\n";
 /// Of what follows: another number means another record.
 const VERSION: u32 = 1;
 
-/// See the module. All that follows `version` is in bytes.
+/// See the module. Lengths and distances are in bytes.
 #[repr(C, align(8))]
 pub(crate) struct Outside {
     magic: [u8; 16],

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use object::elf::ELFCLASS64;
 use procfs::Current as _;
-use procfs::process::{LimitValue, MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::{LimitValue, MemoryMap, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use serde::Serialize;
@@ -38,7 +38,7 @@ use accounts::Accounts;
 use figures::Record;
 use heaps::{Survey, survey};
 use samples::Samples;
-use server::Server;
+use server::{Server, data};
 use waits::Looker;
 
 /// How often new threads are looked for, and accounts and notes taken.
@@ -231,15 +231,6 @@ fn stack_limit(process: &Process) -> u64 {
         Ok(LimitValue::Value(bytes)) => bytes,
         Ok(LimitValue::Unlimited) | Err(_) => STACK,
     }
-}
-
-/// What files of the process brought with them that can be written to.
-fn data(maps: &[MemoryMap]) -> Vec<Range<u64>> {
-    let of_files = maps.iter().filter(|map| {
-        map.perms.contains(MMPermissions::WRITE | MMPermissions::PRIVATE)
-            && matches!(map.pathname, MMapPath::Path(_))
-    });
-    of_files.map(|map| map.address.0..map.address.1).collect()
 }
 
 /// What is known of malloc's memory at a moment.

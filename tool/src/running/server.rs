@@ -125,6 +125,11 @@ impl Mapped {
     }
 }
 
+/// What programs and libraries in the process can write to, of their own data.
+pub(super) fn data(maps: &[MemoryMap]) -> Vec<Range<u64>> {
+    files(maps).into_iter().flat_map(|file| file.data).collect()
+}
+
 /// The files whose code is mapped, in the order of their addresses.
 fn files(maps: &[MemoryMap]) -> Vec<Mapped> {
     let mut files: BTreeMap<&Path, Mapped> = BTreeMap::new();
