@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The part of `cargo metadata --no-deps` that the chores read.
 #[derive(Debug, Deserialize)]
@@ -51,11 +52,17 @@ pub fn command() -> Command {
 /// # Errors
 /// When cargo cannot be run, refuses, or prints something else than expected.
 pub fn metadata(manifest: &Path) -> Result<Metadata> {
-    let output = command()
-        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
-        .arg(manifest)
-        .output()
-        .context("cannot run cargo")?;
+    ask(&["--no-deps"], manifest)
+}
+
+/// What `cargo metadata` tells with these arguments of the workspace that the package at `manifest` belongs to, or a part of it.
+///
+/// # Errors
+/// As [`metadata`].
+pub fn ask<T: DeserializeOwned>(arguments: &[&str], manifest: &Path) -> Result<T> {
+    let mut metadata = command();
+    metadata.args(["metadata", "--format-version=1"]).args(arguments).arg("--manifest-path").arg(manifest);
+    let output = metadata.output().context("cannot run cargo")?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         bail!("cargo metadata for {}: {}", manifest.display(), message.trim());

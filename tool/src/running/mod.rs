@@ -194,11 +194,8 @@ impl Look<'_> {
     fn see(&self, maps: &[MemoryMap]) -> Seen {
         let Some(memory) = &self.memory else { return Seen::default() };
         let walked = self.server.is_glibc.then(|| survey(maps, &self.server.data, memory));
-        Seen {
-            is_walked: walked.is_some(),
-            survey: walked.unwrap_or_default(),
-            figures: self.record.and_then(|record| record.read(memory)),
-        }
+        let figures = self.record.and_then(|record| record.read(memory));
+        Seen { survey: walked.unwrap_or_default(), figures }
     }
 
     /// Where a stack ends that begins with a mapping, and in which this address is in use: the system makes one mapping of a stack and of what lies directly behind it.
@@ -219,7 +216,7 @@ impl Look<'_> {
         Memory {
             resident_bytes: maps.iter().map(resident).sum(),
             parts: Parts { at_ms: (age_s * 1e3) as u64, live_bytes: survey.heaps.live_bytes(), ..parts },
-            heaps: seen.is_walked.then_some(survey.heaps),
+            heaps: (self.memory.is_some() && self.server.is_glibc).then_some(survey.heaps),
             figures: seen.figures,
         }
     }
@@ -236,8 +233,7 @@ fn stack_limit(process: &Process) -> u64 {
 /// What is known of malloc's memory at a moment.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Whether glibc's heaps were walked over, and what was found there.
-    is_walked: bool,
+    /// What a walk over glibc's heaps found.
     survey: Survey,
     /// What Ample tells.
     figures: Option<Figures>,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::cargo;
@@ -65,9 +65,11 @@ struct EdgeKind {
 /// # Errors
 /// When cargo does not tell, or a package has no license.
 pub fn notices(workspace: &cargo::Metadata) -> Result<String> {
-    let graph = graph(workspace)?;
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let manifest = workspace.workspace_root.join("Cargo.toml");
+    let graph: Graph = cargo::ask(&["--locked", "--filter-platform", &platform], &manifest)?;
     let mut list = String::from(
-        "The tool, the workloads and the observer have packages of other projects compiled in, besides Rust's standard library\n\
+        "The library, the tool, the workloads and the observer have packages of other projects compiled in, besides Rust's standard library\n\
          (MIT OR Apache-2.0; https://github.com/rust-lang/rust). Where there is a choice, they are used by the MIT license. Their texts follow.\n\n",
     );
     let mut texts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -98,18 +100,6 @@ pub fn notices(workspace: &cargo::Metadata) -> Result<String> {
         write!(list, "\n{}\n{}\n\n{text}\n", "-".repeat(80), packages.join(", "))?;
     }
     Ok(list)
-}
-
-fn graph(workspace: &cargo::Metadata) -> Result<Graph> {
-    let mut command = cargo::command();
-    command.args(["metadata", "--locked", "--format-version=1", "--filter-platform"]);
-    command.arg(format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
-    command.arg("--manifest-path").arg(workspace.workspace_root.join("Cargo.toml"));
-    let output = command.output().context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("cargo metadata printed something unexpected")
 }
 
 impl Graph {
