@@ -131,7 +131,12 @@ impl History {
     /// Adds a run with its figures and samples. It replaces itself, where it is there already: the run of the same
     /// host, start and id; without an id, that of the same host, start, command and seed.
     pub fn add(&mut self, run: &Run, summary: &Summary, samples: &[Sample], folder: &Path) -> Result<()> {
-        let transaction = self.connection.transaction()?;
+        // To write from the beginning: one that has read and then wants to write is refused at once, without the
+        // wait, where another tool is writing.
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .context("cannot add the run to the history")?;
         put(&transaction, run, summary, samples, folder).context("cannot add the run to the history")?;
         transaction.commit().context("cannot add the run to the history")
     }
@@ -444,6 +449,23 @@ mod tests {
         let writer = Connection::open(&path).expect("opened");
         writer.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
         assert!(History::open(&path).expect("opened").entries().expect("entries").is_empty());
+    }
+
+    #[test]
+    fn adding_waits_for_another_tool_that_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        let (run, summary, samples) = measured();
+        let mut history = History::open(&path).expect("made");
+        let writer = Connection::open(&path).expect("opened");
+        writer.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        std::thread::scope(|scope| {
+            let added = scope.spawn(|| history.add(&run, &summary, &samples, &path));
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            writer.execute_batch("COMMIT").expect("written");
+            added.join().expect("ends").expect("added");
+        });
+        assert_eq!(history.entries().expect("entries").len(), 1);
     }
 
     #[test]
