@@ -290,3 +290,7 @@ run_java() {
 run_ruby-prefork() {
     with ruby "$here/prefork.rb" 2>/dev/null
 }
+
+run_python-prefork() {
+    with python3 "$here/prefork.py" 2>/dev/null
+}

@@ -44,6 +44,7 @@ table=(
     "node             nodejs                       node         node                          -"
     "java             default-jdk-headless         javac        java,javac                    -"
     "ruby-prefork     ruby                         ruby         ruby                          -"
+    "python-prefork   python3                      python3      python3                       -"
 )
 
 usage() {

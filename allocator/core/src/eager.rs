@@ -8,6 +8,8 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes that are free, and in memory, below which nothing goes back: 8 MiB.
 const LEAST: usize = 8 << 20;
+/// The same before a fork: 128 KiB, from which on glibc trims its heap, too.
+const LEAST_AT_FORK: usize = 128 << 10;
 /// How old the program must be, in milliseconds.
 const AGE_MS: u64 = 1000;
 /// Whoever has so much free again so soon, as a part of what went back before, would have needed it: a half, within a second.
@@ -88,21 +90,33 @@ impl Turn<'_> {
 
     /// Whether it is to begin with what is free.
     pub(crate) fn begins(&self, now_ms: u64, free: impl FnOnce() -> Free) -> bool {
-        let (long, rest_ms) = (now_ms.saturating_sub(self.0.since_ms.get()), self.0.rest_ms.get());
-        if long < rest_ms {
-            return false;
-        }
-        let free = free();
-        if free.resident < LEAST || free.resident < free.all / 4 * 3 {
-            return false;
-        }
+        let rests = self.long(now_ms) < self.0.rest_ms.get();
+        let enough = |free: &Free| free.resident >= LEAST && free.resident >= free.all / 4 * 3;
+        !rests && Some(free()).filter(enough).is_some_and(|free| self.gives(now_ms, free.resident))
+    }
+
+    /// Whether it is to give back what is free before a fork, in bytes. It does so however young the program is: from then on each of its processes would have that memory.
+    pub(crate) fn begins_at_fork(&self, now_ms: u64, free: impl FnOnce() -> usize) -> bool {
+        let rests = self.0.given.get() > 0 && self.long(now_ms) < self.0.rest_ms.get();
+        !rests
+            && Some(free()).filter(|free| *free >= LEAST_AT_FORK).is_some_and(|free| self.gives(now_ms, free))
+    }
+
+    /// How long it is since it last began.
+    fn long(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.0.since_ms.get())
+    }
+
+    /// Begins with so many bytes, unless as much went back just before.
+    fn gives(&self, now_ms: u64, free: usize) -> bool {
+        let rest_ms = self.0.rest_ms.get();
         let given = self.0.given.get();
-        let again = given > 0 && long - rest_ms < AGAIN_MS && free.resident >= given / AGAIN_PART;
+        let again = given > 0 && self.long(now_ms) - rest_ms < AGAIN_MS && free >= given / AGAIN_PART;
         if again {
             self.0.rest_ms.set((rest_ms * 2).clamp(REST_MS, REST_MOST_MS));
         } else {
             self.0.rest_ms.set(0);
-            self.0.given.set(free.resident);
+            self.0.given.set(free);
         }
         self.0.since_ms.set(now_ms);
         !again
@@ -155,6 +169,22 @@ mod tests {
         assert!(begins(&eager, 100, 100, 12_700), "not needed for more than a second");
         assert!(!begins(&eager, 100, 100, 13_000));
         assert!(begins(&eager, 100, 100, 16_100), "as long as the first time");
+    }
+
+    #[test]
+    fn before_a_fork_a_young_program_gives_back_what_is_little_of_all_but_not_what_it_needs_again_at_once() {
+        let forks = |eager: &Eager, free: usize, now_ms| {
+            eager.turn().expect("nobody has it").begins_at_fork(now_ms, || free)
+        };
+        let eager = Eager::new();
+        eager.turn().expect("nobody has it").know_birth(7000);
+        assert!(!forks(&eager, LEAST_AT_FORK - 1, 7001), "too little");
+        assert!(forks(&eager, 50 * MIB, 7002));
+        assert!(!forks(&eager, 50 * MIB, 7003), "it was needed again");
+        assert!(!forks(&eager, 50 * MIB, 9000), "that long");
+        assert!(!begins(&eager, 100, 100, 9000), "nor anything else");
+        assert!(forks(&eager, 50 * MIB, 10_100), "not needed for more than a second");
+        assert!(forks(&eager, MIB, 10_101), "what was freed since");
     }
 
     #[test]

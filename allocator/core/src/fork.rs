@@ -4,7 +4,10 @@
 //! while it reallocates the buffer. Our handlers run before glibc takes any lock, so they take the lock of the list of streams first
 //! themselves; otherwise a fork, a `fflush(NULL)` and a `getline` in three threads could wait for each other for ever.
 //!
-//! In a process that never had a second thread no locks are taken, as with glibc: there a signal handler may fork, in the midst of a malloc that holds some.
+//! In a process that never had a second thread no locks are kept, as with glibc: there a signal handler may fork, in the midst of a malloc that holds some.
+//!
+//! Before a fork what is free goes back to the system ([`Allocator::give_back_before_fork`](crate::allocator::Allocator)). Servers that load, fork and then wait keep it otherwise, in all of their
+//! processes.
 
 use crate::os;
 use crate::process::{HELPER, PROCESS};
@@ -32,11 +35,13 @@ fn is_alone() -> bool {
 
 extern "C" fn before() {
     if os::never_had_threads() {
+        PROCESS.give_back_before_fork(true);
         // Relaxed: as in `is_alone`.
         ALONE.store(1, Ordering::Relaxed);
         return;
     }
     HELPER.make_way(&PROCESS);
+    PROCESS.give_back_before_fork(false);
     #[cfg(target_env = "gnu")]
     _IO_list_lock();
     PROCESS.before_fork();

@@ -21,6 +21,9 @@ const FIRST_LOOK: usize = 2;
 const STORED_PART: usize = 16;
 const STORED_MIN: usize = 64 << 10;
 
+/// What a program must have at least, in bytes, to be worth a look before it forks: 2 MiB.
+const LARGE_ENOUGH: usize = 2 << 20;
+
 /// What a look around found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -75,6 +78,23 @@ impl Allocator {
         self.tables.pages.purge_old(self.ground(), u64::MAX);
         turn.go_on(0);
         true
+    }
+
+    /// Gives back what is free in runs, and in spans of small blocks, before the process forks: as long as any of its processes has a page, all of them keep it from the system, and
+    /// whoever is first to write to it copies it. The calling thread holds no lock; or it may, as a signal handler in the midst of a malloc, if it is `alone`: then nothing happens.
+    pub(crate) fn give_back_before_fork(&self, alone: bool) {
+        // Nothing is written before it is known that it is worth it: each page that is costs a page fault while there is a child.
+        if self.shared.resident() * UNIT < LARGE_ENOUGH || alone && self.is_locked() {
+            return;
+        }
+        let free = || self.free_in_memory().resident;
+        if self.eager.turn().is_some_and(|turn| turn.begins_at_fork(os::now_ms(), free)) {
+            // However new.
+            self.tables.pages.purge_old(self.ground(), u64::MAX);
+            // Twice: the first look only sees which spans are quiet.
+            self.purge_holes();
+            self.purge_holes();
+        }
     }
 
     /// What is free of small blocks' spans and of runs.

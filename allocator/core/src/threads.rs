@@ -175,10 +175,17 @@ impl Allocator {
         Some(arena)
     }
 
+    /// Whether anybody holds a lock: a hint where there are other threads.
+    pub(crate) fn is_locked(&self) -> bool {
+        let mut held = false;
+        self.each_lock(&mut |lock| held |= lock.is_held());
+        held
+    }
+
     /// Takes every lock, in the order in which nested ones are taken, so that no other thread is inside the allocator's shared state when
     /// the process forks.
     pub fn before_fork(&self) {
-        self.each_lock(|lock| {
+        self.each_lock(&mut |lock| {
             lock.acquire();
         });
         sync::set_forking(true);
@@ -187,14 +194,14 @@ impl Allocator {
     /// Gives every lock back, in the parent after a fork.
     pub fn after_fork_in_parent(&self) {
         sync::set_forking(false);
-        self.each_lock(|lock| lock.release());
+        self.each_lock(&mut |lock| lock.release());
     }
 
     /// Gives every lock back in the child, where only the calling thread lives on (with `heap`, if it has one), and makes the
     /// other threads' arenas orphans. What their magazines held stays lost to the child.
     pub fn after_fork_in_child(&self, heap: Option<&'static Heap>) {
         sync::set_forking(false);
-        self.each_lock(|lock| lock.release());
+        self.each_lock(&mut |lock| lock.release());
         self.tables.pages.forget_marks(self.ground());
         self.eager.forget_turn();
         let mut registry = self.registry.lock();
@@ -211,7 +218,7 @@ impl Allocator {
     }
 
     #[inline(never)]
-    fn each_lock(&self, mut visit: impl FnMut(&crate::sync::RawLock)) {
+    fn each_lock(&self, visit: &mut dyn FnMut(&crate::sync::RawLock)) {
         visit(self.registry.raw());
         for arena in &self.tables.arenas {
             // Acquire: pairs with the Release in `create_arena`, which cannot run while the registry is locked.

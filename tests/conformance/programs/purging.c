@@ -196,6 +196,31 @@ CASE(most_of_what_one_thread_freed_comes_back_at_once) { free_alone(SIZE, 50, 24
 /* Of 144 MiB; below 8 MiB nothing more goes back. */
 CASE(nearly_all_of_what_one_thread_freed_comes_back_at_once) { free_alone(1152, COUNT, 12 << 20); }
 
+/* A server that has just loaded, and whose processes may all sleep from now on. Half is live, so that nothing goes back before. */
+CASE(what_is_free_goes_back_before_a_fork) {
+    size_t before = resident();
+    for (unsigned i = 0; i < COUNT; i++)
+        fill(blocks[i] = malloc(SIZE), SIZE, i);
+    size_t large = 24 << 20;
+    unsigned char *text = malloc(large);
+    fill(text, large, 1);
+    for (unsigned i = 0; i < COUNT / 2; i++)
+        if (i % 50 != 0)
+            free(blocks[i]);
+    free(text);
+    size_t full = resident() - before;
+    CHECK(full > (64 << 20), "%zu bytes only are resident before the fork", full);
+    size_t allowed = (32 + 12) << 20;
+    pid_t child = fork();
+    size_t left = resident() - before;
+    CHECK(left <= allowed, "%zu bytes are resident, %zu may be", left, allowed);
+    for (unsigned i = 0; i < COUNT; i += 50)
+        CHECK(mismatch(blocks[i], 0, SIZE, i) == SIZE, "live block %u lost its content", i);
+    if (child == 0)
+        _exit(0);
+    CHECK(end_of(child) == 0, "the child");
+}
+
 /* 100 MB of blocks of each size: what is resident is what the allocator knows of them, and no page of theirs. */
 CASE(blocks_that_nobody_touches_are_not_in_memory) {
     enum { BYTES = 100000000 };

@@ -98,6 +98,7 @@ cases!(
         free_memory_comes_back_where_only_one_thread_allocates,
         most_of_what_one_thread_freed_comes_back_at_once,
         nearly_all_of_what_one_thread_freed_comes_back_at_once,
+        what_is_free_goes_back_before_a_fork,
         pages_between_live_blocks_come_back_by_themselves,
         what_was_given_back_is_marked_for_huge_pages_no_more,
         pages_between_live_blocks_come_back_together_although_some_were_locked

@@ -112,6 +112,12 @@ impl Shared {
         }
     }
 
+    /// Units that cost memory in all page heaps, as far as they have told.
+    pub(crate) fn resident(&self) -> usize {
+        // Relaxed: a hint.
+        self.sums.resident.load(Ordering::Relaxed)
+    }
+
     /// Units of spans of small blocks in all page heaps, as far as they have told.
     pub(crate) fn small(&self) -> usize {
         // Relaxed: a hint.

@@ -288,6 +288,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "fork",
         prepare: used,
         act: |world| {
+            world.allocator.give_back_before_fork(false);
             world.allocator.before_fork();
             let done = world.malloc(33 << 20) & world.malloc(11_000);
             world.allocator.after_fork_in_parent();

@@ -305,3 +305,34 @@ fn what_nobody_looks_after_goes_back_as_soon_as_most_is_free() {
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes, byte by byte, take hours")]
+fn what_is_free_goes_back_before_a_fork() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    let mut blocks: Vec<_> =
+        (0..20_000).map(|_| Filled::new(allocator.allocate(heap, 512), 512, 7)).collect();
+    let large = Filled::new(allocator.allocate(heap, 5 << 20), 5 << 20, 7);
+    let (mut kept, freed) = free_all_but_one_in(100, allocator, heap, blocks.drain(..10_000));
+    kept.extend(blocks);
+    large.free(allocator, heap);
+    // SAFETY: memory of the simulated system, which stays mapped.
+    let zeroed = || freed.iter().filter(|block| unsafe { block.add(256).read() } == 0).count();
+    assert_eq!(zeroed(), 0);
+    let has_dirty = || allocator.tables.pages.has_dirty(allocator.ground());
+    // A signal handler may fork in the midst of a malloc, and must not wait for what it interrupts.
+    let meta = allocator.meta.lock();
+    allocator.give_back_before_fork(true);
+    assert!(has_dirty());
+    drop(meta);
+    allocator.give_back_before_fork(true);
+    assert!(!has_dirty());
+    assert!(zeroed() > freed.len() / 4 * 3, "{} of {}", zeroed(), freed.len());
+    Filled::new(allocator.allocate(heap, 5 << 20), 5 << 20, 7).free(allocator, heap);
+    allocator.give_back_before_fork(false);
+    assert!(has_dirty(), "it was needed again at once");
+    kept.into_iter().for_each(|block| block.free(allocator, heap));
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
