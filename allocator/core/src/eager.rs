@@ -1,6 +1,6 @@
 //! When what was freed goes back where nobody looks around from time to time (see `helper.rs`): in programs of one thread, and where no helper thread is wanted. Many such programs sleep once they have freed most of
 //! their memory: servers that start processes instead of threads. So it goes back as soon as most of it is free; but not while the program is so young that it may end before that is of
-//! any use, nor where it is seen to ask for it again at once.
+//! any use, nor where it is seen to ask for it again at once. By the same rule, but in any program and however young it is, what is free goes back before a fork.
 
 use core::cell::Cell;
 
