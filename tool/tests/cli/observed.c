@@ -42,12 +42,15 @@ static void *alternate(void *own) {
 /* As long as there is time to look. */
 static void hold(void) { usleep(600 * 1000); }
 
+/* As long as the tool may take to ask of the last tenth of what memory there is, on a busy machine, too. */
+static void hold_long(void) { usleep(4000 * 1000); }
+
 /* Uses 6 MiB of its stack. */
 static void *stack(void *unused) {
     free(malloc(48));
     volatile char place[6 * MIB];
     for (size_t i = 0; i < sizeof place; i += 4096) place[i] = 1;
-    hold();
+    hold_long();
     return unused;
 }
 
@@ -113,7 +116,7 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 48; i++)
             memset(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, MIB);
         fill_step(0);
-        hold();
+        hold_long();
     }
     if (!strcmp(what, "stacks")) {
         pthread_t threads[THREADS];
