@@ -8,8 +8,10 @@ use core::ptr::{self, NonNull};
 use crate::inbox::Linked;
 use crate::size_class::{Class, MAGAZINE_SLOTS};
 
-/// Pairs of blocks that are looked at to learn whether a magazine's blocks are in order.
+/// Stretches of a magazine that are looked at to learn whether its blocks are in order.
 const LOOKS: usize = 4;
+/// Of blocks that are larger than this a span holds so few that one of the stretches may go on in another span.
+const FEW_IN_A_SPAN: usize = 1024;
 
 /// A place for a pointer to a block.
 pub(crate) type Slot = Cell<*mut u8>;
@@ -65,16 +67,17 @@ impl Magazine {
         &self.slots[range]
     }
 
-    /// Whether its blocks of `size` bytes are in order, as far as a look at eight of them tells: whoever takes them one after the other goes through memory
-    /// from one to the next. (Also one of fewer than eight.)
+    /// Whether its blocks of `size` bytes are in order, as far as a look at both ends of some stretches tells: whoever takes them one after the other goes through memory
+    /// from one to the next, and leaves none out. (Also one of fewer than eight.) The stretches differ in length, so that an order that repeats itself does not pass because it fits at both ends of each.
     pub(crate) fn is_in_order(&self, size: usize) -> bool {
         let apart = usize::from(self.count.get()) / LOOKS;
-        let neighbours = |index: usize| {
-            let (first, second) = (self.slots[index].get().addr(), self.slots[index + 1].get().addr());
-            usize::from(first.wrapping_sub(second) == size || second.wrapping_sub(first) == size)
+        let in_order = |look: usize| {
+            let (start, length) = (look * apart, apart.saturating_sub(1 + look).max(1));
+            let (first, last) = (self.slots[start].get().addr(), self.slots[start + length].get().addr());
+            first.abs_diff(last) == length * size
         };
-        let looks: usize = (0..LOOKS).map(|look| neighbours(look * apart)).sum();
-        apart < 2 || looks > LOOKS / 2
+        let broken = (0..LOOKS).filter(|&look| !in_order(look)).count();
+        apart < 2 || broken <= usize::from(size > FEW_IN_A_SPAN)
     }
 
     /// The blocks, oldest first.
@@ -240,32 +243,58 @@ pub(crate) mod tests {
         (0..count).map(|_| NonNull::from(Box::leak(Box::new(new())))).collect()
     }
 
-    /// Whether a magazine with blocks of 64 bytes at these addresses is in order.
-    fn is_in_order(addresses: impl IntoIterator<Item = usize>) -> bool {
+    /// Whether a magazine with blocks of `size` bytes at these multiples of it is in order.
+    fn is_in_order(size: usize, places: impl IntoIterator<Item = usize>) -> bool {
         let magazine = magazines(1)[0];
         // SAFETY: just made.
         let magazine = unsafe { magazine.as_ref() };
-        for (slot, address) in magazine.slots.iter().zip(addresses) {
-            slot.set(ptr::without_provenance_mut(address));
+        for (slot, place) in magazine.slots.iter().zip(places) {
+            slot.set(ptr::without_provenance_mut(place * size));
             magazine.count.set(magazine.count.get() + 1);
         }
-        magazine.is_in_order(64)
+        magazine.is_in_order(size)
+    }
+
+    fn upwards() -> impl DoubleEndedIterator<Item = usize> {
+        1..=MAGAZINE_SLOTS
     }
 
     #[test]
     fn blocks_side_by_side_are_in_order_upwards_and_downwards() {
-        let upwards = || (1..=MAGAZINE_SLOTS).map(|block| block * 64);
-        assert!(is_in_order(upwards()) && is_in_order(upwards().rev()));
-        assert!(!is_in_order(upwards().map(|address| address * 2)));
-        assert!(!is_in_order(upwards().map(|address| address * 31 % (MAGAZINE_SLOTS * 64))));
-        // Three runs.
-        assert!(is_in_order(upwards().map(|address| address + address / 3000 * 999)));
+        assert!(is_in_order(64, upwards()) && is_in_order(64, upwards().rev()));
+        assert!(!is_in_order(64, upwards().map(|place| place * 2)));
+        assert!(!is_in_order(64, upwards().map(|place| place * 31 % MAGAZINE_SLOTS)));
+    }
+
+    #[test]
+    fn blocks_that_leave_some_out_are_not_in_order() {
+        for group in 2..20 {
+            assert!(
+                !is_in_order(64, upwards().map(|place| place + place / group)),
+                "one of {} is missing",
+                group + 1
+            );
+        }
+    }
+
+    #[test]
+    fn groups_that_lie_side_by_side_but_were_freed_in_an_order_of_their_own_are_not_in_order() {
+        // As a tree is taken down: the children before their parent, its next sibling after that.
+        let group = [4, 3, 2, 6, 5, 1, 0];
+        assert!(!is_in_order(64, (0..MAGAZINE_SLOTS).map(|place| place / 7 * 7 + group[place % 7] + 1)));
+    }
+
+    #[test]
+    fn of_large_blocks_one_stretch_may_go_on_elsewhere() {
+        let broken = |at: usize| upwards().map(move |place| place + place / at * 1000);
+        assert!(is_in_order(1088, broken(80)) && !is_in_order(1024, broken(80)));
+        assert!(!is_in_order(1088, broken(40)), "three stretches");
     }
 
     #[test]
     fn a_few_blocks_are_in_order_as_they_are() {
-        assert!(is_in_order([]) && is_in_order([64]) && is_in_order([640, 64, 1280, 32, 6400, 7000, 128]));
-        assert!(!is_in_order([640, 64, 1280, 320, 6400, 7000, 128, 999]));
+        assert!(is_in_order(64, []) && is_in_order(64, [1]) && is_in_order(64, [10, 1, 20, 3, 100, 117, 2]));
+        assert!(!is_in_order(64, [10, 1, 20, 5, 100, 117, 2, 15]));
     }
 
     #[test]

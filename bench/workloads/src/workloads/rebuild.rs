@@ -2,7 +2,7 @@
 //!
 //! *Definition.* In each of `rounds` rounds each thread allocates `objects` blocks of `size` bytes and fills each; reads all of them `reads` times in the order of
 //! allocation, comparing the content; and frees them, each at most `distance` - 1 places later than its own in that order, and some much earlier: at a `distance` of 1 in the order
-//! of allocation, at one of `objects` in no order at all. One operation is one block: a malloc, a memset, its reads and a free. Each thread's live set is the same for any
+//! of allocation, at one of `objects` in no order at all. Where `early` is not 0, the order begins with one block of so many, and the others follow. One operation is one block: a malloc, a memset, its reads and a free. Each thread's live set is the same for any
 //! number of threads.
 //!
 //! *Source.* Ours. Trees, tables and queues are built in one order and taken down in another (the binary-trees programs of H. Boehm's GCBench and of the Computer
@@ -61,6 +61,14 @@ pub const DEFINITION: Definition = Definition {
             range: 1..=1 << 28,
         },
         Knob {
+            name: "early",
+            meaning: "Of so many blocks one is freed before all others; 0: none is.",
+            unit: "blocks",
+            default: 0,
+            test: 7,
+            range: 0..=1 << 28,
+        },
+        Knob {
             name: "rounds",
             meaning: "How often each thread builds and frees.",
             unit: "count",
@@ -84,8 +92,8 @@ struct Worker<H: Heap> {
 fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
     let (size, objects) = (settings.size("size"), settings.size("objects"));
     let (rounds, reads) = (settings.count("rounds"), settings.count("reads"));
-    let distance = settings.size("distance");
-    let worker = |owner| Worker::<H>::new(owner, objects, distance);
+    let (distance, early) = (settings.size("distance"), settings.size("early"));
+    let worker = |owner| Worker::<H>::new(owner, objects, distance, early);
     let workers = (0..settings.threads).map(worker).collect::<Result<Vec<_>, Failure>>()?;
     let (reading, _) = Crew::default().run(workers, |worker| worker.all_rounds(rounds, reads, size))?;
     let held = u64::from(settings.threads) * objects as u64;
@@ -98,9 +106,11 @@ fn run<H: Heap>(settings: &Settings) -> Result<Figures, Stop> {
 }
 
 impl<H: Heap> Worker<H> {
-    fn new(owner: u32, objects: usize, distance: usize) -> Result<Self, Failure> {
+    fn new(owner: u32, objects: usize, distance: usize, early: usize) -> Result<Self, Failure> {
         let mut order = Slots::with_capacity(objects)?;
-        (0..objects as u32).for_each(|object| order.push(object));
+        let is_early = |object: &usize| early > 0 && object % early == early - 1;
+        (0..objects).filter(is_early).for_each(|object| order.push(object as u32));
+        (0..objects).filter(|object| !is_early(object)).for_each(|object| order.push(object as u32));
         let mut random = Random::stream(u64::from(owner));
         for place in (1..objects).rev() {
             order.swap(place, place - random.below(distance.min(place + 1)));
@@ -140,8 +150,8 @@ mod tests {
     use crate::harness::heap::recording::Recording;
 
     /// What one thread frees, in that order, of two rounds of a hundred blocks.
-    fn freed(distance: usize) -> Vec<usize> {
-        let mut worker = Worker::<Recording>::new(0, 100, distance).expect("mapped");
+    fn freed(distance: usize, early: usize) -> Vec<usize> {
+        let mut worker = Worker::<Recording>::new(0, 100, distance, early).expect("mapped");
         assert_eq!(worker.all_rounds(2, 3, 64), Ok(200));
         let Recording { sizes, freed, live_bytes, peak_live_bytes } = worker.heap;
         assert_eq!(sizes, [64; 200]);
@@ -151,8 +161,8 @@ mod tests {
 
     #[test]
     fn each_block_is_freed_once_in_each_round() {
-        for distance in [1, 10, 1 << 28] {
-            let mut freed = freed(distance);
+        for (distance, early) in [(1, 0), (10, 0), (1 << 28, 0), (1, 1), (1, 7), (10, 1000)] {
+            let mut freed = freed(distance, early);
             freed.sort_unstable();
             assert_eq!(freed, (0..200).collect::<Vec<_>>());
         }
@@ -160,13 +170,20 @@ mod tests {
 
     #[test]
     fn a_distance_of_one_is_the_order_of_allocation_and_a_large_one_is_none() {
-        assert_eq!(freed(1), (0..200).collect::<Vec<_>>());
+        assert_eq!(freed(1, 0), (0..200).collect::<Vec<_>>());
         let neighbours = |distance| {
-            let freed = freed(distance);
+            let freed = freed(distance, 0);
             freed.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) == 1).count()
         };
         assert!(neighbours(1 << 28) < 20, "{}", neighbours(1 << 28));
-        let far = freed(10).iter().enumerate().filter(|&(place, &object)| object + 10 < place).count();
+        let far = freed(10, 0).iter().enumerate().filter(|&(place, &object)| object + 10 < place).count();
         assert_eq!(far, 0, "no block is freed more than nine places late");
+    }
+
+    #[test]
+    fn early_ones_come_first() {
+        let freed = freed(1, 40);
+        assert_eq!(freed[..5], [39, 79, 0, 1, 2]);
+        assert_eq!(freed[97..103], [97, 98, 99, 139, 179, 100]);
     }
 }

@@ -71,6 +71,31 @@ fn blocks_that_were_freed_in_order_stay_in_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
+fn blocks_of_structures_that_were_taken_down_in_an_order_of_their_own_come_back_in_that_of_their_addresses() {
+    for size in [16, 48, 64, 640] {
+        // A part of each structure goes before all others.
+        let parts = neighbours(MANY, size, |blocks| {
+            let places = 0..blocks.len();
+            let early = |place: &usize| place % 7 == 6;
+            let (first, rest) = (places.clone().filter(early), places.filter(|place| !early(place)));
+            let order: Vec<_> = first.chain(rest).map(|place| blocks[place]).collect();
+            blocks.copy_from_slice(&order);
+        });
+        assert!(parts > 0.8, "{size} bytes: {parts}");
+        // The parts of each go before itself.
+        let children = neighbours(MANY, size, |blocks| {
+            for structure in blocks.chunks_exact_mut(7) {
+                let [root, left, a, b, right, c, d] = structure else { unreachable!("seven") };
+                let order = [*a, *b, *left, *c, *d, *right, *root];
+                structure.copy_from_slice(&order);
+            }
+        });
+        assert!(children > 0.9, "{size} bytes: {children}");
+    }
+}
+
+#[test]
 #[should_panic(expected = "free already")]
 fn a_block_whose_unit_has_blocks_of_another_class_by_now_ends_the_process() {
     let allocator = allocator();
