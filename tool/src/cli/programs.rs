@@ -37,7 +37,8 @@ pub struct Run {
 )]
 pub struct Observe {
     /// Look at a process that runs already, without its help: who serves its malloc, how much of its time that takes, what
-    /// its threads wait for, what its memory is; under glibc, how much of that is free. As its user, or as root, who sees more
+    /// its threads wait for, what its memory is; under glibc, how much of that is free; and what the processes have that it
+    /// has started. As its user, or as root, who sees more
     #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
     /// How long to look at it; Ctrl-C ends that earlier, and tells what was seen

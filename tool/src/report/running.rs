@@ -1,15 +1,18 @@
 //! What was seen of a process that runs, in words: a sentence first, then the figures, then what they mean.
 
 use super::again::quote;
+use super::columns;
 use super::explained::{beside, huge_pages, huge_stacks};
 use super::observed::wrapped;
 use super::units::{bytes, count, percent, seconds};
 use crate::observation::{Part, share};
-use crate::running::{Figures, Finding, Heaps, Kind, Running};
+use crate::running::{Descendant, Figures, Finding, Heaps, Kind, Memory, Running};
 
 /// Threads that are told one by one, at most, and those with a smaller share of the time are not.
 const MOST_TOLD: usize = 5;
 const LEAST_SHARE: f64 = 0.01;
+/// Processes that are listed one by one, at most.
+const MOST_LISTED: usize = 12;
 /// Parts of the memory that are told one by one, at least.
 const LEAST_PART: u64 = 1 << 20;
 /// Characters of a command that is repeated, at most.
@@ -21,6 +24,7 @@ pub fn running(running: &Running) -> String {
     for (name, figures) in figures(running) {
         text.push_str(&format!(" {name:<14} {figures}\n"));
     }
+    text.push_str(&descendants_told(running));
     let told: Vec<String> = running.findings.iter().map(|finding| explained(*finding, running)).collect();
     if !told.is_empty() {
         text.push_str("\nWhat that means\n");
@@ -52,6 +56,9 @@ fn sentence(running: &Running) -> String {
     let troubles = running.findings.iter().filter(|finding| finding.kind.is_trouble()).count();
     let what = match troubles {
         0 if running.stopped => "This process is stopped: only its memory tells something.",
+        0 if has(Kind::Idle) && running.descendants_work() => {
+            "This process hardly ran meanwhile, but processes that it has started did: look at one of those."
+        }
         0 if has(Kind::Idle) => {
             "This process hardly ran meanwhile: only its memory tells something. Look again while it has work."
         }
@@ -109,31 +116,90 @@ fn figures(running: &Running) -> Vec<(&'static str, String)> {
         (
             "memory",
             format!(
-                "{} resident, {} when the look began",
+                "{} resident{}, {} when the look began",
                 size(after.resident_bytes),
+                shared(after),
                 size(before.resident_bytes)
             ),
         ),
         ("what it is", parts(running)),
     ];
-    if !running.children.is_empty() {
-        lines.insert(1, ("children", children(running)));
+    if !running.descendants.is_empty() {
+        lines.insert(1, ("descendants", descendants(running)));
     }
     lines.extend(after.heaps.map(|heaps| ("heaps", heaps_told(&heaps))));
     lines.extend(after.figures.map(|figures| ("Ample's heap", heap_told(&figures))));
     lines
 }
 
-/// Its children, which are not in any of the figures.
-fn children(running: &Running) -> String {
-    let told: Vec<String> =
-        running.children.iter().take(MOST_TOLD).map(|(pid, name)| format!("{name} ({pid})")).collect();
-    let more = if running.children.len() > told.len() { ", …" } else { "" };
+/// How much of the memory other processes have as well.
+fn shared(memory: &Memory) -> String {
+    let shared = memory.unshared_bytes.map_or(0, |unshared| memory.resident_bytes.saturating_sub(unshared));
+    if shared < LEAST_PART {
+        String::new()
+    } else {
+        format!(", {} of it shared with other processes since a fork", size(shared))
+    }
+}
+
+/// The processes that it started, which are in none of its own figures.
+fn descendants(running: &Running) -> String {
+    let all = &running.descendants;
+    let plural = if all.len() == 1 { "process" } else { "processes" };
+    format!("{} {plural} that it has started: in no figure here, but listed below", all.len())
+}
+
+/// A table of them.
+fn descendants_told(running: &Running) -> String {
+    let all = &running.descendants;
+    if all.is_empty() {
+        return String::new();
+    }
+    let head = ["it has started", "malloc", "resident", "unshared", "in blocks", "free", "processors"]
+        .map(String::from);
+    let told = all.iter().take(MOST_LISTED);
+    let mut rows: Vec<Vec<String>> =
+        told.map(|descendant| row(std::slice::from_ref(descendant), running)).collect();
+    if let Some(more) = all.get(MOST_LISTED..).filter(|more| !more.is_empty()) {
+        rows.push(row(more, running));
+    }
+    if all.len() > 1 {
+        rows.push(row(all, running));
+        rows.last_mut().expect("just put there")[0] = "all".into();
+    }
     format!(
-        "{}: {}{more}: not in these figures, look at each by itself",
-        running.children.len(),
-        told.join(", ")
+        "\n{}\nOne of them by itself: ample observe --pid {}\n",
+        columns::rows(&head, &rows, 2),
+        all[0].pid
     )
+}
+
+/// What one of them has, or several together.
+fn row(several: &[Descendant], running: &Running) -> Vec<String> {
+    let name = match several {
+        [one] => format!("{} ({})", one.name, one.pid),
+        _ => format!("{} more", several.len()),
+    };
+    let allocator = match several {
+        [one] => one.allocator.clone().unwrap_or_else(|| "not known".into()),
+        _ => String::new(),
+    };
+    let resident = several.iter().map(|one| one.memory.resident_bytes).sum();
+    // Nothing where one of them does not tell.
+    let known = |of: fn(&Memory) -> Option<u64>| {
+        several.iter().map(|one| of(&one.memory)).sum::<Option<u64>>().map_or("–".into(), size)
+    };
+    let busy_ns: u64 = several.iter().map(|one| one.cpu_ns).sum();
+    let processors = busy_ns as f64 / 1e9 / running.seconds.max(1e-3);
+    vec![
+        name,
+        allocator,
+        size(resident),
+        known(|memory| memory.unshared_bytes),
+        known(Memory::live_bytes),
+        known(Memory::free_bytes),
+        format!("{processors:.2}"),
+    ]
 }
 
 fn allocator(running: &Running) -> String {

@@ -204,7 +204,7 @@ mod tests {
             ..Heaps::default()
         };
         let parts = Parts { malloc: Part { bytes: 100 * MIB, huge_bytes: 0 }, ..Parts::default() };
-        let memory = Memory { resident_bytes: 100 * MIB, parts, heaps: Some(heaps), figures: None };
+        let memory = Memory { resident_bytes: 100 * MIB, parts, heaps: Some(heaps), ..Memory::default() };
         let mut running = Running {
             seconds: 10.0,
             account: Account { user_ns: 8_000_000_000, kernel_ns: 2_000_000_000, ..Account::default() },
@@ -301,8 +301,12 @@ mod tests {
                 };
                 let parts =
                     Parts { others: Part { bytes: resident * MIB, huge_bytes: 0 }, ..Parts::default() };
-                running.after =
-                    Memory { resident_bytes: resident * MIB, parts, heaps: None, figures: Some(figures) };
+                running.after = Memory {
+                    resident_bytes: resident * MIB,
+                    parts,
+                    figures: Some(figures),
+                    ..Memory::default()
+                };
                 running.before = running.after;
             }
         };

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod contents;
+mod descendants;
 mod figures;
 mod findings;
 mod heaps;
@@ -28,6 +29,7 @@ use crate::observation::{Known, Parts, in_memory, parts};
 use crate::run::Interrupt;
 
 pub use accounts::Account;
+pub use descendants::Descendant;
 pub use figures::Figures;
 pub use findings::{Finding, Kind};
 pub use heaps::Heaps;
@@ -35,6 +37,7 @@ pub use samples::Looks;
 pub use waits::Waits;
 
 use accounts::Accounts;
+use descendants::{Times, descendants};
 use figures::Record;
 use heaps::{Survey, survey};
 use samples::Samples;
@@ -59,8 +62,8 @@ pub struct Running {
     pub name: String,
     /// The program and its arguments; nothing where it says something else in their place, as some servers do.
     pub command: Vec<String>,
-    /// Its children, each of which is a process of its own: number and name.
-    pub children: Vec<(i32, String)>,
+    /// The processes that it has started, and those that they have, which are in none of the other figures; the largest first.
+    pub descendants: Vec<Descendant>,
     /// Seconds since it was started, when the look began.
     pub age_s: f64,
     /// How long it was looked at, in seconds.
@@ -96,12 +99,35 @@ pub struct Running {
 pub struct Memory {
     /// Bytes that are resident and its own, mapped files left out.
     pub resident_bytes: u64,
+    /// Of these, what no other process has as well: after a fork both have all of it, until one of them writes to it or ends. None where that is not known.
+    pub unshared_bytes: Option<u64>,
     /// What they are; where `heaps` are not known, malloc's are among the others.
     pub parts: Parts,
     /// What glibc's malloc has; none under other allocators, or where the system lets nobody look.
     pub heaps: Option<Heaps>,
     /// What Ample's heap is made of; likewise.
     pub figures: Option<Figures>,
+}
+
+impl Running {
+    /// Whether the processes that it has started did more than it did itself.
+    pub fn descendants_work(&self) -> bool {
+        let theirs: u64 = self.descendants.iter().map(|descendant| descendant.cpu_ns).sum();
+        theirs > self.account.cpu_ns()
+    }
+}
+
+impl Memory {
+    /// Bytes in blocks at most; none where that is not known.
+    pub fn live_bytes(&self) -> Option<u64> {
+        self.heaps.map(|heaps| heaps.live_bytes()).or(self.figures.map(|figures| figures.live_bytes()))
+    }
+
+    /// Bytes that the allocator has free, in memory or not; likewise.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let of_ample = self.figures.map(|figures| figures.room_bytes + figures.kept_bytes);
+        self.heaps.map(|heaps| heaps.free_bytes).or(of_ample)
+    }
 }
 
 /// Looks at a process for so long, or until it ends or the user wants to stop.
@@ -119,11 +145,8 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
         .with_context(|| format!("cannot watch process {pid}"))?;
     let interrupt = Interrupt::install().context("cannot catch signals")?;
     let server = Server::of(&process, &maps);
-    let memory = process.mem().ok();
-    // Whoever serves malloc: a program in Rust may have Ample for itself.
-    let record = memory.as_ref().and_then(|memory| Record::find(&data(&maps), memory));
-    let look = Look { process: &process, server: &server, memory, record, stack: stack_limit(&process) };
-    let first = look.see(&maps);
+    let look = Look::new(&process, &server, &maps);
+    let (first, times) = (look.see(&maps), Times::of(&process));
     let (mut samples, mut looker) = (Samples::default(), Looker::default());
     looker.find(&process);
     samples.look(&process, &server);
@@ -158,7 +181,7 @@ pub fn look_at(pid: i32, duration: Duration) -> Result<Running> {
         pid,
         name: stat.comm,
         command: command(&process),
-        children: children(&process),
+        descendants: descendants(&process, &times),
         age_s,
         seconds,
         ended,
@@ -190,7 +213,14 @@ struct Look<'a> {
     stack: u64,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn new(process: &'a Process, server: &'a Server, maps: &[MemoryMap]) -> Self {
+        let memory = process.mem().ok();
+        // Whoever serves malloc: a program in Rust may have Ample for itself.
+        let record = memory.as_ref().and_then(|memory| Record::find(&data(maps), memory));
+        Self { process, server, memory, record, stack: stack_limit(process) }
+    }
+
     fn see(&self, maps: &[MemoryMap]) -> Seen {
         let Some(memory) = &self.memory else { return Seen::default() };
         let walked = self.server.is_glibc.then(|| survey(maps, &self.server.data, memory));
@@ -211,10 +241,14 @@ impl Look<'_> {
         };
         let known =
             Known { places: survey.places.clone(), stacks: stacks.iter().filter_map(stack_of).collect() };
-        let resident = |map: &MemoryMap| map.extension.map.get("Anonymous").copied().unwrap_or(0);
+        let of = |map: &MemoryMap, name| map.extension.map.get(name).copied().unwrap_or(0);
+        let resident = |map: &MemoryMap| of(map, "Anonymous");
+        let unshared =
+            |map: &MemoryMap| (of(map, "Private_Dirty") + of(map, "Private_Clean")).min(resident(map));
         let parts = parts(maps, &known, |range| in_memory(self.process, range).unwrap_or(0));
         Memory {
             resident_bytes: maps.iter().map(resident).sum(),
+            unshared_bytes: Some(maps.iter().map(unshared).sum()),
             parts: Parts { at_ms: (age_s * 1e3) as u64, live_bytes: survey.heaps.live_bytes(), ..parts },
             heaps: (self.memory.is_some() && self.server.is_glibc).then_some(survey.heaps),
             figures: seen.figures,
@@ -268,13 +302,6 @@ fn mappings(process: &Process, name: &str) -> Result<Vec<MemoryMap>> {
 fn command(process: &Process) -> Vec<String> {
     let words = process.cmdline().unwrap_or_default();
     if words.first().is_some_and(|word| word.contains(' ')) { Vec::new() } else { words }
-}
-
-fn children(process: &Process) -> Vec<(i32, String)> {
-    let tasks = process.tasks().into_iter().flatten().flatten();
-    let numbers =
-        tasks.flat_map(|task| task.children().unwrap_or_default()).filter_map(|child| child.try_into().ok());
-    numbers.filter_map(|child| Some((child, Process::new(child).ok()?.stat().ok()?.comm))).collect()
 }
 
 /// Seconds since a moment that is told in ticks since the system's start.

@@ -38,6 +38,12 @@ int main(int count, char **arguments) {
     pthread_barrier_wait(&together);
     if (!strcmp(what, "map")) memset(mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 32 * MIB);
     pthread_barrier_wait(&together);
+    if (!strcmp(what, "fork")) {
+        char *block = memset(malloc(32 * MIB), 1, 32 * MIB);
+        if (fork()) pause();
+        alarm(60);
+        memset(block, 2, 8 * MIB);
+    }
     puts("ready");
     fflush(stdout);
     while (!strcmp(what, "grow")) {

@@ -185,6 +185,69 @@ fn what_ample_tells_from_outside_is_what_it_tells_from_inside() {
 }
 
 /// What Ample writes into that file when it is asked.
+/// A shell that has started two programs on two allocators, and some more processes than are listed.
+#[test]
+fn the_processes_that_it_has_started_are_listed_with_what_they_have() {
+    const SLEEPERS: usize = 13;
+    let folder = tempfile::tempdir().expect("a folder");
+    program(folder.path(), "running", RUNNING, &["-pthread", "-fno-builtin"]);
+    let mut shell = Command::new("sh");
+    let script = format!(
+        "./running contend & LD_PRELOAD={} ./running keep & for i in $(seq {SLEEPERS}); do sleep 60 & done; wait",
+        ample().display()
+    );
+    shell.current_dir(folder.path()).args(["-c", &script]).stdout(Stdio::piped());
+    let mut shell = Process(shell.spawn().expect("runs"));
+    let said = BufReader::new(shell.0.stdout.take().expect("a pipe"));
+    assert_eq!(said.lines().take(2).map(|line| line.expect("a line")).collect::<Vec<_>>(), ["ready"; 2]);
+    let output = look(folder.path(), &shell, "1").output().expect("runs");
+    let (figures, told) = figures(folder.path(), &output);
+    let descendants = figures["descendants"].as_array().expect("a list");
+    end(descendants);
+    assert_eq!(descendants.len(), 2 + SLEEPERS, "{told}");
+    assert!(told.contains("15 processes that it has started"), "{told}");
+    assert!(told.contains("hardly ran meanwhile, but processes that it has started did"), "{told}");
+    // The largest first.
+    let [keeps, contends, ..] = &descendants[..] else { panic!("{told}") };
+    assert!(keeps["allocator"].as_str().is_some_and(|name| name.contains("ample")), "{told}");
+    let small = number(keeps, "/memory/figures/small_bytes") - number(keeps, "/memory/figures/room_bytes");
+    assert!((THREADS * BLOCKS / 4 * 1000..THREADS * BLOCKS / 2 * 1000).contains(&small), "{small}\n{told}");
+    let own = number(keeps, "/memory/unshared_bytes");
+    assert!(own > 30 * MIB && own == number(keeps, "/memory/resident_bytes"), "{own}\n{told}");
+    assert_eq!(contends["allocator"], "glibc", "{told}");
+    assert!(number(contends, "/cpu_ns") > 100_000_000, "{told}");
+    assert!(number(contends, "/memory/heaps/used_blocks") > THREADS * 400, "{told}");
+    // Of the sleepers some together, and in the end all.
+    assert!(told.contains("\n 3 more ") && told.contains("\n all "), "{told}");
+    assert_eq!(told.matches("sleep (").count(), 10, "{told}");
+    assert!(
+        told.contains(&format!("One of them by itself: ample observe --pid {}\n", keeps["pid"])),
+        "{told}"
+    );
+}
+
+/// Ends processes that a test has started by way of others.
+fn end(descendants: &[Value]) {
+    for descendant in descendants {
+        let ended = Command::new("kill").arg(number(descendant, "/pid").to_string()).status();
+        assert!(ended.expect("runs").success());
+    }
+}
+
+/// A process with 32 MiB, and its child, which has written to 8 MiB of them.
+#[test]
+fn what_processes_share_since_a_fork_is_told_apart() {
+    let (figures, told) = seen("fork", &[], "0.2");
+    let [child] = &figures["descendants"].as_array().expect("a list")[..] else { panic!("{told}") };
+    end(std::slice::from_ref(child));
+    for memory in [&child["memory"], &figures["after"]] {
+        assert!((32 * MIB..34 * MIB).contains(&number(memory, "/resident_bytes")), "{told}");
+        assert!((8 * MIB..10 * MIB).contains(&number(memory, "/unshared_bytes")), "{told}");
+    }
+    assert!(told.contains("of it shared with other processes since a fork"), "{told}");
+    assert!(told.contains(" 1 process that it has started") && !told.contains("\n all "), "{told}");
+}
+
 fn inside(process: &Process, file: &Path) -> Value {
     // There is none the first time.
     let _ = std::fs::remove_file(file);
