@@ -95,6 +95,14 @@ pub(super) fn of(running: &Running) -> Vec<Finding> {
     findings
 }
 
+impl Running {
+    /// Whether the processes that it has started did something meanwhile.
+    pub fn descendants_work(&self) -> bool {
+        let time_ns: u64 = self.descendants.iter().map(|descendant| descendant.cpu_ns).sum();
+        time_ns as f64 / 1e9 >= LEAST_TIME
+    }
+}
+
 fn of_time(running: &Running, found: &mut impl FnMut(Kind, f64)) {
     let (account, seconds) = (&running.account, running.seconds.max(1e-3));
     let time = account.cpu_ns() as f64 / 1e9;
@@ -189,7 +197,7 @@ impl Running {
 mod tests {
     use super::*;
     use crate::observation::{Part, Parts};
-    use crate::running::{Account, Figures, Heaps, Looks, Waits};
+    use crate::running::{Account, Descendant, Figures, Heaps, Looks, Waits};
 
     const MIB: u64 = 1 << 20;
 
@@ -222,6 +230,16 @@ mod tests {
     fn a_process_that_holds_what_it_has_is_told_just_that() {
         assert_eq!(kinds(|_| ()), [Kind::Held]);
         assert_eq!(kinds(|running| running.account = Account::default()), [Kind::Idle, Kind::Held]);
+    }
+
+    #[test]
+    fn a_server_whose_workers_did_something_is_told_from_one_that_sleeps() {
+        let with = |times: &[u64]| Running {
+            descendants: times.iter().map(|&cpu_ns| Descendant { cpu_ns, ..Descendant::default() }).collect(),
+            ..Running::default()
+        };
+        assert!(!with(&[]).descendants_work() && !with(&[1_000_000, 2_000_000]).descendants_work());
+        assert!(with(&[0, 150_000_000, 150_000_000]).descendants_work());
     }
 
     #[test]

@@ -109,14 +109,6 @@ pub struct Memory {
     pub figures: Option<Figures>,
 }
 
-impl Running {
-    /// Whether the processes that it has started did more than it did itself.
-    pub fn descendants_work(&self) -> bool {
-        let theirs: u64 = self.descendants.iter().map(|descendant| descendant.cpu_ns).sum();
-        theirs > self.account.cpu_ns()
-    }
-}
-
 impl Memory {
     /// Bytes in blocks at most; none where that is not known.
     pub fn live_bytes(&self) -> Option<u64> {
