@@ -8,9 +8,7 @@ use core::ptr::{self, NonNull};
 use crate::inbox::Linked;
 use crate::size_class::{Class, MAGAZINE_SLOTS};
 
-/// Stretches of a magazine that are looked at to learn whether its blocks are in order.
-const LOOKS: usize = 4;
-/// Of blocks that are larger than this a span holds so few that one of the stretches may go on in another span.
+/// Of blocks that are larger than this a span holds so few that a magazine's often go on in another span.
 const FEW_IN_A_SPAN: usize = 1024;
 
 /// A place for a pointer to a block.
@@ -67,17 +65,21 @@ impl Magazine {
         &self.slots[range]
     }
 
-    /// Whether its blocks of `size` bytes are in order, as far as a look at both ends of some stretches tells: whoever takes them one after the other goes through memory
-    /// from one to the next, and leaves none out. (Also one of fewer than eight.) The stretches differ in length, so that an order that repeats itself does not pass because it fits at both ends of each.
+    /// Whether its blocks of `size` bytes are in order, as far as a look at both ends of four stretches tells: whoever takes them one after the other goes through memory
+    /// from one to the next, and leaves none out. (Also one of fewer than eight.) The stretches are of two lengths, so that an order that repeats itself does not pass because it fits at both ends of each.
     pub(crate) fn is_in_order(&self, size: usize) -> bool {
-        let apart = usize::from(self.count.get()) / LOOKS;
-        let in_order = |look: usize| {
-            let (start, length) = (look * apart, apart.saturating_sub(1 + look).max(1));
-            let (first, last) = (self.slots[start].get().addr(), self.slots[start + length].get().addr());
-            first.abs_diff(last) == length * size
+        let apart = usize::from(self.count.get()) / 4;
+        if apart < 2 {
+            return true;
+        }
+        let address = |index: usize| self.slots[index].get().addr();
+        let (short, long) = ((apart - 1) * size, apart * size);
+        let is_broken = |start: usize, end: usize, length: usize| {
+            usize::from(address(start).abs_diff(address(end)) != length)
         };
-        let broken = (0..LOOKS).filter(|&look| !in_order(look)).count();
-        apart < 2 || broken <= usize::from(size > FEW_IN_A_SPAN)
+        let first_half = is_broken(0, apart - 1, short) + is_broken(apart, 2 * apart, long);
+        let second_half = is_broken(2 * apart, 3 * apart, long) + is_broken(3 * apart, 4 * apart - 1, short);
+        first_half + second_half <= usize::from(size > FEW_IN_A_SPAN)
     }
 
     /// The blocks, oldest first.
