@@ -66,7 +66,7 @@ impl Magazine {
     }
 
     /// Whether its blocks of `size` bytes are in order, as far as a look at both ends of four stretches tells: whoever takes them one after the other goes through memory
-    /// from one to the next, and leaves none out. (Also one of fewer than eight.) The stretches are of two lengths, so that an order that repeats itself does not pass because it fits at both ends of each.
+    /// from one to the next, and leaves none out. (Also one of fewer than eight.) Of blocks larger than [`FEW_IN_A_SPAN`] one stretch may go on in another span. The stretches are of two lengths, so that an order that repeats itself does not pass because it fits at both ends of each.
     pub(crate) fn is_in_order(&self, size: usize) -> bool {
         let apart = usize::from(self.count.get()) / 4;
         if apart < 2 {
@@ -74,11 +74,11 @@ impl Magazine {
         }
         let address = |index: usize| self.slots[index].get().addr();
         let (short, long) = ((apart - 1) * size, apart * size);
-        let is_broken = |start: usize, end: usize, length: usize| {
+        let broken = |start: usize, end: usize, length: usize| {
             usize::from(address(start).abs_diff(address(end)) != length)
         };
-        let first_half = is_broken(0, apart - 1, short) + is_broken(apart, 2 * apart, long);
-        let second_half = is_broken(2 * apart, 3 * apart, long) + is_broken(3 * apart, 4 * apart - 1, short);
+        let first_half = broken(0, apart - 1, short) + broken(apart, 2 * apart, long);
+        let second_half = broken(2 * apart, 3 * apart, long) + broken(3 * apart, 4 * apart - 1, short);
         first_half + second_half <= usize::from(size > FEW_IN_A_SPAN)
     }
 

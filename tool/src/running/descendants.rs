@@ -79,6 +79,7 @@ fn all(process: &Process) -> Vec<Process> {
         all.extend(more);
         next += 1;
     }
+    all.truncate(MOST);
     all.retain(|process| process.pid() != own);
     all
 }

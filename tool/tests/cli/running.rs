@@ -184,7 +184,6 @@ fn what_ample_tells_from_outside_is_what_it_tells_from_inside() {
     assert!(told.contains(" Ample's heap ") && told.contains(" in blocks at most"), "{told}");
 }
 
-/// What Ample writes into that file when it is asked.
 /// A shell that has started two programs on two allocators, and some more processes than are listed.
 #[test]
 fn the_processes_that_it_has_started_are_listed_with_what_they_have() {
@@ -248,6 +247,7 @@ fn what_processes_share_since_a_fork_is_told_apart() {
     assert!(told.contains(" 1 process that it has started") && !told.contains("\n all "), "{told}");
 }
 
+/// What Ample writes into that file when it is asked.
 fn inside(process: &Process, file: &Path) -> Value {
     // There is none the first time.
     let _ = std::fs::remove_file(file);
