@@ -17,8 +17,14 @@ use crate::units::{CHUNK, UNIT};
 const FRESH: u8 = 16;
 /// Units of the longest block that shares a huge page with others.
 pub(super) const SHARES_MOST: usize = CHUNK / UNIT / 2;
+/// How much longer than the longest block that was seen to be filled a block may be that is expected to be filled as well. Programs have large
+/// blocks that they fill, and reserve larger ones of which they use a part.
+const LONGER: usize = 2;
 /// One in so many of those is looked at until one is filled: a look takes as long as the page fault of a block of which little is touched.
 const SHORT_LOOKS: u8 = 8;
+
+/// Units of a block as they are remembered, at most: what is left of an address that a unit begins at.
+const LONGEST: usize = UNIT - 1;
 
 /// Units got from the system up to which huge pages may be asked for by marks on the mappings: 64 GiB. A chunk whose mark differs from its
 /// neighbours' is a mapping of its own, of which a process may have 65 530.
@@ -32,8 +38,10 @@ fn may_mark(shared: &Shared) -> bool {
 
 /// What is known of how the program uses its large blocks, or those too short to hold a whole chunk. Each part is a hint.
 pub(super) struct Filled {
-    /// Where what is looked at next begins, and its units; 0: nothing.
+    /// Where what is looked at next begins, and the units of its block; 0: nothing.
     watched: AtomicUsize,
+    /// Units of the longest block that was seen to be filled.
+    longest: AtomicUsize,
     /// Eighths of it that were touched, at least, in a block that is filled.
     least: u8,
     score: Score,
@@ -53,7 +61,13 @@ impl Filled {
     }
 
     const fn new(least: u8) -> Self {
-        Self { watched: AtomicUsize::new(0), least, score: Score::new(), fresh: AtomicU8::new(0) }
+        Self {
+            watched: AtomicUsize::new(0),
+            longest: AtomicUsize::new(0),
+            least,
+            score: Score::new(),
+            fresh: AtomicU8::new(0),
+        }
     }
 
     /// Whether the short block that was counted last is to be looked at.
@@ -62,10 +76,10 @@ impl Filled {
         !self.score.is_lowest() || self.fresh.load(Ordering::Relaxed) % SHORT_LOOKS == 1
     }
 
-    /// Fewer `units` than a unit has bytes.
+    /// The first 2 MiB from `start` on, or up to its end, of a block of so many units.
     fn watch(&self, start: usize, units: usize) {
         // Relaxed: a hint.
-        self.watched.store(start | units, Ordering::Relaxed);
+        self.watched.store(start | units.min(LONGEST), Ordering::Relaxed);
     }
 
     /// Looks at what is watched, if it begins there.
@@ -84,25 +98,33 @@ impl Filled {
         if watched == 0 {
             return;
         }
-        let (start, bytes) = (watched / UNIT * UNIT, watched % UNIT * UNIT);
+        let (start, units) = (watched / UNIT * UNIT, watched % UNIT);
+        let bytes = (units * UNIT).min(CHUNK);
         let least = bytes / 8 * usize::from(self.least);
-        self.score.count(os::resident(start, bytes, bytes).is_some_and(|touched| touched >= least));
+        let is_filled = os::resident(start, bytes, bytes).is_some_and(|touched| touched >= least);
+        self.score.count(is_filled);
+        if is_filled {
+            // Relaxed: as above.
+            self.longest.fetch_max(units, Ordering::Relaxed);
+        }
     }
 
-    /// Whether a block is likely to be filled, and, if it is a new one, not one of those that are to be looked at.
+    /// Whether a block of so many units is likely to be filled, and, if it is a new one, not one of those that are to be looked at.
     #[inline(never)]
-    fn expects(&self, is_new: bool) -> bool {
+    fn expects(&self, units: usize, is_new: bool) -> bool {
         self.look();
         // Relaxed: a hint.
         let is_example = is_new && self.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
-        !is_example && self.score.is_high()
+        !is_example
+            && self.score.is_high()
+            && units.min(LONGEST) <= LONGER * self.longest.load(Ordering::Relaxed)
     }
 }
 
 impl Shared {
     /// Whether the next fresh block without a whole chunk is likely to be filled.
     pub(super) fn fills_short(&self) -> bool {
-        self.short.expects(true)
+        self.short.expects(0, true)
     }
 }
 
@@ -127,8 +149,8 @@ impl Ground<'_> {
         if chunks.end <= marked.max(chunks.start) || !may_mark(self.shared) || !are_given() {
             return;
         }
-        if !filled.expects(marked == 0) {
-            filled.watch(chunks.start, CHUNK / UNIT);
+        if !filled.expects(span.units.get(), marked == 0) {
+            filled.watch(chunks.start, span.units.get());
             return;
         }
         let start = marked.max(chunks.start);

@@ -79,7 +79,7 @@ fn one_dear_huge_page_stands_for_all_of_its_block() {
     // 300 us are lost with each.
     for (chunks, marked) in [(1, true), (8, true), (9, false)] {
         let world = World::new();
-        let filled: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
+        let filled: Vec<_> = (0..2).map(|_| fresh_of(&world, (chunks + 1) * (CHUNK / UNIT), CHUNK)).collect();
         os::work_us(1000);
         let block = fresh_of(&world, (chunks + 1) * CHUNK / UNIT - 1, CHUNK);
         os::work_us(0);
@@ -88,6 +88,24 @@ fn one_dear_huge_page_stands_for_all_of_its_block() {
             world.ground().unmark(span);
             world.free(span);
         }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
+fn a_block_more_than_twice_as_long_as_filled_ones_is_looked_at_first() {
+    let world = World::new();
+    let mut spans: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
+    let mut is_marked = |units, touched| {
+        spans.push(fresh_of(&world, units, touched));
+        spans[spans.len() - 1].marked_to.get() > 0
+    };
+    assert!(!is_marked(2 * WITH_CHUNK + 1, CHUNK), "none of half its length was filled");
+    assert!(is_marked(2 * WITH_CHUNK + 1, 0), "it was filled");
+    assert!(is_marked(2 * (2 * WITH_CHUNK + 1), 0));
+    for span in spans {
+        world.ground().unmark(span);
+        world.free(span);
     }
 }
 
