@@ -84,7 +84,7 @@ pub(crate) struct Span {
     pub(crate) newer: Cell<*mut Span>,
     /// When a free span became dirty, in milliseconds of `os::now_ms`.
     pub(crate) since_ms: Cell<u64>,
-    /// Large: up to where its chunks are marked for huge pages; 0: nowhere. Only who owns the block touches it.
+    /// Large: up to where its chunks are marked for huge pages; 0, or its beginning if it has grown and moved there: nowhere. Only who owns the block touches it.
     pub(crate) marked_to: Cell<usize>,
     /// Mappings of its own that the system keeps for it, at most, since pages were moved there. Guarded by the page heap's lock.
     pub(crate) mappings: Cell<u32>,

@@ -103,21 +103,26 @@ impl Filled {
         let least = bytes / 8 * usize::from(self.least);
         let is_filled = os::resident(start, bytes, bytes).is_some_and(|touched| touched >= least);
         self.score.count(is_filled);
-        if is_filled {
-            // Relaxed: as above.
-            self.longest.fetch_max(units, Ordering::Relaxed);
+        // Relaxed, both: hints.
+        if is_filled && units > self.longest.load(Ordering::Relaxed) {
+            self.longest.store(units, Ordering::Relaxed);
         }
     }
 
-    /// Whether a block of so many units is likely to be filled, and, if it is a new one, not one of those that are to be looked at.
+    /// Whether a block of so many units is likely to be filled. Of new ones, some are to be looked at, and those that are long beyond what was seen;
+    /// one that grows was filled so far.
     #[inline(never)]
     fn expects(&self, units: usize, is_new: bool) -> bool {
         self.look();
-        // Relaxed: a hint.
-        let is_example = is_new && self.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
-        !is_example
-            && self.score.is_high()
-            && units.min(LONGEST) <= LONGER * self.longest.load(Ordering::Relaxed)
+        if is_new {
+            // Relaxed, both: hints.
+            let is_example = self.fresh.fetch_add(1, Ordering::Relaxed).is_multiple_of(FRESH);
+            let longest = self.longest.load(Ordering::Relaxed);
+            if is_example || units.min(LONGEST) > LONGER * longest {
+                return false;
+            }
+        }
+        self.score.is_high()
     }
 }
 

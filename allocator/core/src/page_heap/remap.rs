@@ -44,6 +44,8 @@ impl PageHeap {
         }
         // Those that it had come along, and what it has grown by since is one more.
         ground.set_mappings(to, (from.mappings.get() + 1).min(mappings_most(to)));
+        // For `mark_fresh` no new block, but one that has grown.
+        to.marked_to.set(to.start.get());
         self.large_blocks -= 1;
         // SAFETY: nobody needs it any more. Where the system refuses, it reads as zero all the same.
         unsafe { ground.unmix(from) };

@@ -14,6 +14,8 @@ use crate::units::{CHUNK, UNIT};
 
 /// Units of the smallest block that is looked at, or spread: 64 KiB.
 const SPREAD_FROM: usize = (64 << 10) / UNIT;
+/// Units of the longest block that is judged with all others only: 1 MiB.
+const SHORT_MOST: usize = (1 << 20) / UNIT;
 /// Bytes that the places are apart at most. (Addresses cost nothing, except where they are limited, or charged.)
 const APART_MOST: usize = CHUNK;
 /// Parts of a block that are looked at, at most, and their bytes at most: what one call into the system tells.
@@ -33,7 +35,9 @@ const KEPT_OF_HARDLY: usize = 32;
 /// How sparse the program's large blocks are. A hint.
 pub(super) struct Spread {
     score: Score,
-    /// How many of them are hardly touched.
+    /// The same of the long ones alone: they may be sparse in a program that fills its others.
+    long: Score,
+    /// How many of them all are hardly touched.
     hardly: Score,
     /// How many that serve again have no pages at their ends.
     clean: Score,
@@ -41,7 +45,21 @@ pub(super) struct Spread {
 
 impl Spread {
     pub(super) const fn new() -> Self {
-        Self { score: Score::new(), hardly: Score::new(), clean: Score::high() }
+        Self { score: Score::new(), long: Score::new(), hardly: Score::new(), clean: Score::high() }
+    }
+
+    /// The score of blocks of `units` alone, where they have one.
+    fn of(&self, units: usize) -> &Score {
+        if units > SHORT_MOST { &self.long } else { &self.score }
+    }
+
+    /// Counts what is known of all blocks, and of those of `units`.
+    #[inline(never)]
+    fn count(&self, units: usize, is_sparse: bool) {
+        self.score.count(is_sparse);
+        if units > SHORT_MOST {
+            self.long.count(is_sparse);
+        }
     }
 
     /// By how much dirty runs are longer, at least, than what was touched of them.
@@ -53,7 +71,7 @@ impl Spread {
 impl Ground<'_> {
     /// Bytes at a multiple of which a large block of `units` should begin.
     pub(crate) fn spread(self, units: usize) -> usize {
-        if units < SPREAD_FROM || !self.shared.spread.score.is_high() {
+        if units < SPREAD_FROM || !self.shared.spread.of(units).is_high() {
             return UNIT;
         }
         ((UNIT << units.ilog2()) / 2).min(APART_MOST)
@@ -101,7 +119,7 @@ impl Ground<'_> {
     /// Learns that `realloc` has copied so many bytes into a large block: all of it that is looked at as a rule was touched then.
     pub(crate) fn learn_copied(self, bytes: usize) {
         if bytes >= SPREAD_FROM * UNIT {
-            self.shared.spread.score.count(false);
+            self.shared.spread.count(bytes / UNIT, false);
             self.shared.spread.hardly.count(false);
         }
     }
@@ -115,11 +133,12 @@ impl Ground<'_> {
         let touched: usize = (0..parts).map(|part| look(part).unwrap_or(LOOK)).sum();
         let looked_at = parts * apart.min(LOOK);
         let spread = &self.shared.spread;
-        for (score, part) in [(&spread.score, FEW), (&spread.hardly, HARDLY)] {
-            let little = touched <= looked_at / part;
-            if little || also_much {
-                score.count(little);
-            }
+        let (few, hardly) = (touched <= looked_at / FEW, touched <= looked_at / HARDLY);
+        if few || also_much {
+            spread.count(span.units.get(), few);
+        }
+        if hardly || also_much {
+            spread.hardly.count(hardly);
         }
     }
 }

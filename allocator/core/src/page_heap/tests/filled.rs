@@ -110,6 +110,28 @@ fn a_block_more_than_twice_as_long_as_filled_ones_is_looked_at_first() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs a heap that grows by more than a chunk")]
+fn a_block_that_grows_is_marked_however_long_it_becomes() {
+    let world = World::new();
+    let ground = world.ground();
+    let few: Vec<_> = (0..2).map(|_| fresh(&world, CHUNK)).collect();
+    let span = fresh(&world, CHUNK);
+    let marked = span.marked_to.get();
+    assert!(marked > 0 && world.heap().extend(ground, span, 2 * WITH_CHUNK + CHUNK / UNIT));
+    ground.mark_fresh(span);
+    assert!(span.marked_to.get() > marked, "where it lies");
+    ground.unmark(span);
+    let to = world.allocate(4 * WITH_CHUNK, UNIT).expect("memory");
+    assert!(world.heap().remap(ground, span, to));
+    ground.mark_fresh(to);
+    assert!(to.marked_to.get() > to.start.get(), "elsewhere");
+    for span in few.into_iter().chain([to]) {
+        ground.unmark(span);
+        world.free(span);
+    }
+}
+
+#[test]
 fn a_block_that_is_freed_tells_before_its_pages_are_used_again() {
     let world = World::new();
     let span = fresh(&world, CHUNK);

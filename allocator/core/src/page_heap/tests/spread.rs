@@ -19,7 +19,7 @@ fn use_one(world: &World, units: usize, touched: usize) -> &'static Span {
 fn two_blocks_tell_whether_the_program_touches_little_of_them() {
     for units in [SHORT, LONG] {
         let world = World::new();
-        let spread = || world.ground().spread(64) > UNIT;
+        let spread = || world.ground().spread(units) > UNIT;
         let told = [units * UNIT * 2 / 5, units * UNIT / 5].map(|touched| {
             use_one(&world, units, touched);
             spread()
@@ -95,11 +95,26 @@ fn sparse_blocks_begin_at_a_quarter_to_a_half_of_their_size_and_leave_more_dirty
     let world = World::new();
     assert_eq!(world.shared.spread.times(), 1);
     for _ in 0..2 {
-        use_one(&world, SHORT, 1);
+        use_one(&world, LONG, 1);
     }
     assert_eq!(world.shared.spread.times(), 2);
     let places = [1, 3, 4, 7, 8, 100, 256, 1000, 100_000].map(|units| world.ground().spread(units) / UNIT);
     assert_eq!(places, [1, 1, 2, 2, 4, 32, 128, 128, 128]);
+}
+
+#[test]
+fn long_blocks_may_be_sparse_where_short_ones_are_filled() {
+    let world = World::new();
+    let spread = |units| world.ground().spread(units) > UNIT;
+    for _ in 0..2 {
+        use_one(&world, LONG, 1);
+        use_one(&world, SHORT, SHORT * UNIT);
+        world.ground().learn_copied(SHORT * UNIT);
+    }
+    assert_eq!((spread(SHORT), spread(64), spread(65), spread(LONG)), (false, false, true, true));
+    assert_eq!((world.shared.spread.times(), world.ground().kept_times()), (1, 0), "not all together");
+    world.ground().learn_copied(LONG * UNIT);
+    assert!(!spread(LONG));
 }
 
 #[test]
