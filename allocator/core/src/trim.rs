@@ -11,6 +11,9 @@ use crate::sync::Ordering;
 
 /// Empty magazines that a heap still has after a trim.
 const SPARES_TRIMMED: u32 = 8;
+/// Bytes in a private depot, of all classes and as it counts them, from which on it takes magazines in order only beyond what it may have of each class in
+/// none: one class alone never counts for so much before it has that many times as much, see [`Allocator::bound_disorder`].
+const UNORDERED_IN_ALL: usize = 12 << 20;
 /// Milliseconds between two trims of a private depot.
 const TRIM_MS: u64 = 500;
 /// Calls into the system for holes at a trim where no helper thread looks for them, as a `Batch` counts them: a quarter of a millisecond.
@@ -107,6 +110,9 @@ impl Allocator {
     #[cold]
     #[inline(never)]
     pub(crate) fn trim_by_clock(&self, heap: &Heap) {
+        if heap.depot_bytes.get() > UNORDERED_IN_ALL {
+            heap.orders.set(u64::MAX);
+        }
         let now = os::now_ms();
         if now.wrapping_sub(heap.trimmed_ms.get()) < TRIM_MS {
             return;

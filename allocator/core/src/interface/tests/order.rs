@@ -12,22 +12,34 @@ const FEW: usize = 768 << 10;
 
 /// Which part of the blocks of the last round, `bytes` in all, lie beside the one before, when those of each round are freed as `mix` puts them.
 fn neighbours(bytes: usize, size: usize, mix: impl Fn(&mut [*mut u8])) -> f64 {
+    neighbours_of(bytes, &[size], mix)
+}
+
+/// The same for the first of several `sizes`, so many bytes of each.
+fn neighbours_of(bytes: usize, sizes: &[usize], mix: impl Fn(&mut [*mut u8])) -> f64 {
     let allocator = allocator();
     let heap = allocator.attach().expect("memory");
-    let count = bytes / size;
     let mut blocks = Vec::new();
     for round in 1..=ROUNDS {
-        blocks = (0..count).map(|_| allocator.allocate(heap, size)).collect();
+        let of =
+            |&size: &usize| (0..bytes / size).map(|_| allocator.allocate(heap, size)).collect::<Vec<_>>();
+        blocks = sizes.iter().map(of).collect();
         if round < ROUNDS {
-            mix(&mut blocks);
-            for &block in &blocks {
+            blocks.iter_mut().for_each(|blocks| mix(blocks));
+            // Those of all sizes side by side.
+            let part = |of: &Vec<_>, place: usize| (place << 20) / of.len();
+            let placed =
+                |of: &Vec<_>| -> Vec<_> { (0..of.len()).map(|place| (part(of, place), of[place])).collect() };
+            let mut all: Vec<_> = blocks.iter().flat_map(placed).collect();
+            all.sort_by_key(|&(part, _)| part);
+            for (_, block) in all {
                 // SAFETY: the block is live, and given up here.
                 assert_eq!(unsafe { allocator.free(heap, block) }, Ok(()));
             }
         }
     }
-    let beside = |pair: &&[*mut u8]| pair[0].addr().abs_diff(pair[1].addr()) == size;
-    blocks.windows(2).filter(beside).count() as f64 / count as f64
+    let beside = |pair: &&[*mut u8]| pair[0].addr().abs_diff(pair[1].addr()) == sizes[0];
+    blocks[0].windows(2).filter(beside).count() as f64 / blocks[0].len() as f64
 }
 
 /// Puts each block where one of the `within` before it was, by chance.
@@ -56,6 +68,17 @@ fn a_few_blocks_are_kept_in_the_order_in_which_they_were_freed() {
     for size in [16, 64, 640] {
         let all_over = neighbours(FEW, size, |blocks| shuffle(blocks, usize::MAX));
         assert!(all_over < 0.1, "{size} bytes: {all_over}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
+fn a_few_blocks_of_each_of_many_classes_come_back_in_that_of_their_addresses() {
+    let mut sizes = [16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256];
+    for _ in 0..3 {
+        let all_over = neighbours_of(FEW, &sizes, |blocks| shuffle(blocks, usize::MAX));
+        assert!(all_over > 0.2, "{} bytes among others: {all_over}", sizes[0]);
+        sizes.rotate_left(4);
     }
 }
 
