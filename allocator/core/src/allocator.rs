@@ -278,7 +278,7 @@ impl Allocator {
     }
 
     /// Gives the newest magazines in a private depot back to their spans as long as their blocks are this heap's own and in no order: in the spans they find their order again. This begins
-    /// when the depot holds many magazines of the class, and goes on until malloc has emptied it. Otherwise a thread that frees much and allocates it again would get blocks from all over
+    /// when the depot holds many magazines of the class, or much of all classes, and goes on until malloc has emptied it. Otherwise a thread that frees much and allocates it again would get blocks from all over
     /// the memory for what lies side by side in the program's structures.
     #[inline(never)]
     fn bound_disorder(&self, heap: &Heap, class: Class) {

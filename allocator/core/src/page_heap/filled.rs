@@ -1,6 +1,7 @@
 //! Huge pages for large blocks, in a program that fills them: there a page fault brings in 2 MiB at once. In a program that touches only a few pages of
 //! each block, a huge page would make 512 pages resident for one. Which kind of program it is, blocks tell that got no huge pages: they, or their first 2 MiB, are looked at
-//! when the next block is asked for, or when they are freed.
+//! when the next block is asked for, or when they are freed. Of how long blocks that is known, they tell as well: those much longer than any that was filled
+//! may be a reserve of which a part is used.
 //!
 //! A mark makes the system bring in huge pages as the block is touched. It is removed when the block is freed, since the system would otherwise
 //! fill holes that are purged later. Blocks too short for a huge page of their own lie side by side in one, as small ones do
