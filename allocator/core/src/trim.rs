@@ -11,8 +11,8 @@ use crate::sync::Ordering;
 
 /// Empty magazines that a heap still has after a trim.
 const SPARES_TRIMMED: u32 = 8;
-/// Bytes in a private depot, of all classes and as it counts them, from which on it takes magazines in order only beyond what it may have of each class in
-/// none: one class alone never counts for so much before it has that many times as much, see [`Allocator::bound_disorder`].
+/// Bytes in a private depot, of all classes and as it counts them, from which on it takes magazines of each class in order only, beyond what it may have in none. A class
+/// that holds less than a megabyte, from which on the same goes for one class ([`Allocator::bound_disorder`]), never counts for so much alone.
 const UNORDERED_IN_ALL: usize = 12 << 20;
 /// Milliseconds between two trims of a private depot.
 const TRIM_MS: u64 = 500;
