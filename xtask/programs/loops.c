@@ -152,6 +152,11 @@ static void usable(size_t rounds, size_t size) {
     release(block);
 }
 
+static void null(size_t rounds) {
+    for (size_t round = 0; round < rounds; round++)
+        release(NULL);
+}
+
 int main(int count, char **words) {
     size_t number[3] = {0, 0, 0};
     for (int i = 2; i < count && i < 5; i++)
@@ -175,9 +180,11 @@ int main(int count, char **words) {
         kept(number[0], number[1]);
     else if (count == 4 && strcmp(words[1], "usable") == 0)
         usable(number[0], number[1]);
+    else if (count == 3 && strcmp(words[1], "null") == 0)
+        null(number[0]);
     else {
         fputs("usage: loops pair|pairL|calloc|kept|usable ROUNDS SIZE | burst ROUNDS SIZE BLOCKS | churn ROUNDS SLOTS\n"
-              "       | aligned ROUNDS ALIGN SIZE | moved ROUNDS SIZE LARGER\n",
+              "       | aligned ROUNDS ALIGN SIZE | moved ROUNDS SIZE LARGER | null ROUNDS\n",
               stderr);
         return 2;
     }

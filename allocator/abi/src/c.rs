@@ -8,7 +8,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use ample_core::Unusual;
+use ample_core::{Fast, Unusual};
 
 use crate::caller;
 use crate::foreign;
@@ -81,20 +81,36 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[inline(always)]
 pub(crate) unsafe fn release(block: *mut c_void) {
     // SAFETY: the caller's contract.
-    if !unsafe { ample_core::free_fast(block.cast()) } {
+    match unsafe { ample_core::free_fast(block.cast()) } {
+        Fast::Taken => {}
         // SAFETY: the caller's contract.
-        unsafe { free_far(block) };
+        Fast::Remote => unsafe { free_remote(block) },
+        // SAFETY: the caller's contract.
+        Fast::Full => unsafe { free_full(block) },
     }
 }
 
 /// # Safety
-/// As for [`free`].
+/// As for [`free`]; the fast path says that it is [`Fast::Remote`].
 #[cold]
 #[inline(never)]
-#[unsafe(link_section = ".text.ample.free_far")]
-unsafe extern "C" fn free_far(block: *mut c_void) {
+#[unsafe(link_section = ".text.ample.free_remote")]
+unsafe extern "C" fn free_remote(block: *mut c_void) {
     // SAFETY: the caller's contract.
-    if let Err(unusual) = unsafe { ample_core::free_far(block.cast()) } {
+    if let Err(unusual) = unsafe { ample_core::free_remote(block.cast()) } {
+        // SAFETY: the caller's contract.
+        unsafe { free_slow(block, unusual) };
+    }
+}
+
+/// # Safety
+/// As for [`free`]; the fast path says that it is [`Fast::Full`].
+#[cold]
+#[inline(never)]
+#[unsafe(link_section = ".text.ample.free_full")]
+unsafe extern "C" fn free_full(block: *mut c_void) {
+    // SAFETY: the caller's contract.
+    if let Err(unusual) = unsafe { ample_core::free_full(block.cast()) } {
         // SAFETY: the caller's contract.
         unsafe { free_slow(block, unusual) };
     }
@@ -182,7 +198,7 @@ unsafe extern "C" fn realloc_near(block: *mut c_void, size: usize, old_size: usi
         return unsafe { realloc_far(block, size) };
     }
     // SAFETY: the caller gives the block up.
-    if unsafe { ample_core::free_fast(block.cast()) } {
+    if unsafe { ample_core::free_fast(block.cast()) } == Fast::Taken {
         // The last act, so that no stack frame is needed.
         // SAFETY: distinct blocks of at least that many bytes; one that was taken back so is as it was until this thread's next call.
         return unsafe { libc::memcpy(new.cast(), block, count) };
@@ -200,7 +216,7 @@ unsafe extern "C" fn realloc_foreign(block: *mut c_void, new: *mut c_void, count
     // SAFETY: the caller's contract.
     unsafe {
         ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), count);
-        free_far(block);
+        free(block);
     }
     new
 }

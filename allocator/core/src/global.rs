@@ -235,36 +235,60 @@ pub fn malloc_slow(size: usize) -> *mut u8 {
     PROCESS.allocate(&Current::enter(), size)
 }
 
-/// The fast path of free. `true`: the block is taken back, and its content stays what it is until this thread's next call; `false`: [`free_slow`] must be asked.
+/// What [`free_fast`] did with a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fast {
+    /// It is taken back, and its content stays what it is until this thread's next call.
+    Taken,
+    /// It is another thread's: [`free_remote`] must be asked.
+    Remote,
+    /// There is no room in its magazine, it is large, not ours, or NULL: [`free_full`] must be asked.
+    Full,
+}
+
+/// The fast path of free.
 ///
 /// # Safety
 /// `block` is NULL, foreign, or a live block that nobody uses any more.
 #[inline(always)]
-pub unsafe fn free_fast(block: *mut u8) -> bool {
+pub unsafe fn free_fast(block: *mut u8) -> Fast {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
-    thread_local::own_place(entry).is_some_and(|place| place.push(block))
+    match thread_local::own_place(entry).map(|place| place.push(block)) {
+        Some(true) => Fast::Taken,
+        Some(false) => Fast::Full,
+        None => Fast::Remote,
+    }
 }
 
-/// A block that [`free_far`] could not take back: what its unit says of it.
+/// A block that neither [`free_remote`] nor [`free_full`] could take back: what its unit says of it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Unusual(Entry);
 
-/// The fast path of what [`free_fast`] could not take back: another thread's block, or a large one, and room for it. An error: [`free_slow`] must be
-/// asked.
+/// The fast path for another thread's block. An error: there is no room, and [`free_slow`] must be asked.
 ///
 /// # Safety
-/// As for [`free_fast`].
+/// As for [`free_fast`]; that said [`Fast::Remote`].
 #[inline(always)]
-pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
+pub unsafe fn free_remote(block: *mut u8) -> Result<(), Unusual> {
     // SAFETY: the caller's contract.
     let entry = unsafe { PROCESS.units.entry(block.addr()) };
-    let foreign = thread_local::own_place(entry).is_none();
-    let heap = thread_local::heap();
-    if foreign {
-        return if heap.push_foreign(entry, block) { Ok(()) } else { Err(Unusual(entry)) };
+    if thread_local::heap().push_foreign(entry, block) { Ok(()) } else { Err(Unusual(entry)) }
+}
+
+/// The fast path for NULL, of which some programs free several for each block (OpenSSL), and for a large block. An error: [`free_slow`] must be asked.
+///
+/// # Safety
+/// As for [`free_fast`]; that said [`Fast::Full`].
+#[inline(always)]
+pub unsafe fn free_full(block: *mut u8) -> Result<(), Unusual> {
+    if block.is_null() {
+        return Ok(());
     }
+    // SAFETY: the caller's contract.
+    let entry = unsafe { PROCESS.units.entry(block.addr()) };
+    let heap = thread_local::heap();
     if let Some(units) = Allocator::keepable(entry)
         && heap.claim.try_enter()
     {
@@ -277,20 +301,19 @@ pub unsafe fn free_far(block: *mut u8) -> Result<(), Unusual> {
     Err(Unusual(entry))
 }
 
-/// Takes back what neither [`free_fast`] nor [`free_far`] could; NULL is ignored. Calls the helper thread if there is something for it to do. `may_start` says
+/// Takes back what neither [`free_remote`] nor [`free_full`] could. Calls the helper thread if there is something for it to do. `may_start` says
 /// whether a thread may be started, and whether this one may get a heap if it has none: the caller of free must hold no lock that `pthread_create` takes, and
-/// run no later than the thread's destructors. The C library frees while it holds such a lock, and frees NULL at the end of each thread (see
-/// `caller.rs` in `ample-abi`). If it says no, the next call of free is asked.
+/// run no later than the thread's destructors. The C library frees while it holds such a lock (see `caller.rs` in `ample-abi`). If it says no, the next call of free is asked.
 ///
 /// # Safety
-/// As for [`free_fast`]; `unusual` is what [`free_far`] said of this block.
+/// As for [`free_fast`]; `unusual` is what was said of this block.
 #[inline]
 pub unsafe fn free_slow(
     block: *mut u8,
     Unusual(entry): Unusual,
     may_start: impl Fn() -> bool,
 ) -> Result<(), Foreign> {
-    let current = Current::enter_to_free(|| !block.is_null() && may_start());
+    let current = Current::enter_to_free(&may_start);
     // SAFETY: the caller's contract.
     let result = unsafe { PROCESS.free_unusual(&current, block, entry) };
     drop(current);
@@ -322,10 +345,12 @@ fn heed_calls(may_start: impl Fn() -> bool) {
 unsafe fn free(block: *mut u8) -> Result<(), Foreign> {
     // SAFETY: the caller's contract.
     unsafe {
-        if free_fast(block) {
-            return Ok(());
-        }
-        free_far(block).or_else(|unusual| free_slow(block, unusual, || false))
+        let taken = match free_fast(block) {
+            Fast::Taken => Ok(()),
+            Fast::Remote => free_remote(block),
+            Fast::Full => free_full(block),
+        };
+        taken.or_else(|unusual| free_slow(block, unusual, || false))
     }
 }
 

@@ -350,19 +350,17 @@ impl Heap {
         if left < CLASS_SLOTS << CLASS_SHIFT { Some(self.place_at(left)) } else { None }
     }
 
-    /// Takes a small block with this entry that [`Heap::own_place`] does not know into the outgoing magazine of its class. `false` when
-    /// that is full or not there.
+    /// Takes a small block with this entry that [`Heap::own_place`] did not know into the outgoing magazine of its class. `false` when
+    /// that is full or not there. (If the heap's arena has become its owner meanwhile, it goes home like the others.)
     #[inline(always)]
     pub(crate) fn push_foreign(&self, entry: Entry, block: *mut u8) -> bool {
-        debug_assert!(self.own_place(entry).is_none());
         let class = units::class_in(entry);
         // SAFETY: a heap's magazines are live. (There is none for the blocks of starters.)
         let Some(outgoing) = (unsafe { self.bins[class].outgoing.get().as_ref() }) else { return false };
         let count = outgoing.count.get();
-        if count >= self.least(class).into() {
-            return false;
-        }
-        outgoing.slot(count.into()).set(block);
+        let room = count < self.least(class).into();
+        let Some(slot) = outgoing.slot_if_any(count.into()).filter(|_| room) else { return false };
+        slot.set(block);
         outgoing.count.set(count + 1);
         true
     }

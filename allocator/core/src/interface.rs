@@ -148,14 +148,14 @@ impl Allocator {
             }
             None => heap.push_foreign(entry, block),
         };
-        if taken {
+        if taken || block.is_null() {
             return Ok(());
         }
         // SAFETY: the caller's contract.
         unsafe { self.free_unusual(heap, block, entry) }
     }
 
-    /// A block for which there is no room in the magazine that it belongs into, a large or foreign one, NULL.
+    /// A block for which there is no room in the magazine that it belongs into, a large or foreign one.
     ///
     /// # Safety
     /// As for [`Allocator::free`]; `entry` is the block's.
@@ -175,7 +175,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// A large or foreign block, NULL.
+    /// A large or foreign block.
     ///
     /// # Safety
     /// As for [`Allocator::free_unusual`]; `block` is not a live small block.
@@ -183,7 +183,7 @@ impl Allocator {
     unsafe fn free_not_small(&self, heap: &Heap, block: *mut u8, entry: Entry) -> Result<(), Foreign> {
         let kept = Self::keepable(entry).is_some_and(|units| self.keep_sparse(heap, block, units));
         // SAFETY: the caller's contract.
-        if kept || block.is_null() { Ok(()) } else { unsafe { self.free_large(heap, block) } }
+        if kept { Ok(()) } else { unsafe { self.free_large(heap, block) } }
     }
 
     /// Bytes of a block that the program may use.

@@ -58,9 +58,10 @@ mod units;
 pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
-    Unusual, finish, free_far, free_fast, free_slow, keeps_deepbind, malloc_aligned, malloc_aligned_near,
-    malloc_far, malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed, prepare,
-    print_statistics, realloc, realloc_slow, set_parameter, statistics, trim, usable_size, usable_size_small,
+    Fast, Unusual, finish, free_fast, free_full, free_remote, free_slow, keeps_deepbind, malloc_aligned,
+    malloc_aligned_near, malloc_far, malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
+    prepare, print_statistics, realloc, realloc_slow, set_parameter, statistics, trim, usable_size,
+    usable_size_small,
 };
 pub use heap::Heap;
 pub use interface::{keeps_place, to_resize};

@@ -60,6 +60,12 @@ impl Magazine {
         &self.slots[index]
     }
 
+    /// As [`Magazine::slot`]; none beyond the last.
+    #[inline(always)]
+    pub(crate) fn slot_if_any(&self, index: usize) -> Option<&Slot> {
+        self.slots.get(index)
+    }
+
     /// A range of slots.
     pub(crate) fn slots(&self, range: Range<usize>) -> &[Slot] {
         &self.slots[range]

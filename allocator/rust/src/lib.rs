@@ -75,11 +75,14 @@ unsafe impl GlobalAlloc for Ample {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller gives a live block up.
-        if unsafe { ample_core::free_fast(block) } {
-            return;
-        }
-        // SAFETY: as above.
-        if let Err(unusual) = unsafe { ample_core::free_far(block) } {
+        let taken = unsafe {
+            match ample_core::free_fast(block) {
+                ample_core::Fast::Taken => Ok(()),
+                ample_core::Fast::Remote => ample_core::free_remote(block),
+                ample_core::Fast::Full => ample_core::free_full(block),
+            }
+        };
+        if let Err(unusual) = taken {
             // SAFETY: as above. The block is ours, by the contract of `GlobalAlloc`; the C library never calls this function.
             let _ = unsafe { ample_core::free_slow(block, unusual, || true) };
         }
