@@ -20,7 +20,8 @@ void *ample_malloc_shared(size_t size);
 const char *ample_version(void);
 
 /* Gives free memory back to the system at once: that of this thread's caches, of idle threads' and free pages. 1: something
- * went back; 0: there was nothing. Without it memory comes back about a second after it was freed. */
+ * went back; 0: there was nothing. Without it memory comes back about a second after it was freed. (malloc_trim does the same,
+ * but no more often than eight times in a row and then a few times a second: some libraries call it all the time.) */
 int ample_trim(void);
 
 /* Writes how the heap stands as a JSON object into `text`, which has room for `room` bytes, and cuts it off there; it ends in a

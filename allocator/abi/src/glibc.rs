@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use ample_core::text::{Cut, Number};
+use ample_core::text::Cut;
 use ample_core::{Parameter, Statistics};
 
 /// `struct mallinfo2` of `malloc.h`.
@@ -82,7 +82,7 @@ pub extern "C" fn mallinfo() -> MallInfo {
 /// kept are not: what is needed again is mapped still. 1: something went back; 0: there was nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
-    ample_core::trim().into()
+    ample_core::trim_at_pace().into()
 }
 
 /// Sets one of glibc's parameters. `M_MMAP_THRESHOLD`, `M_MMAP_MAX`, `M_TRIM_THRESHOLD` and `M_TOP_PAD` say when memory goes back
@@ -140,34 +140,26 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     let mut bytes = [0; 16 << 10];
     // The last byte is never written, and ends the text.
     let mut text = Cut::new(&mut bytes[..(16 << 10) - 1]);
-    let parts: [(&str, usize); 10] = [
-        ("<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"", statistics.room_blocks),
-        ("\" size=\"", statistics.free()),
-        ("\"/>\n<total type=\"mmap\" count=\"", statistics.large_blocks),
-        ("\" size=\"", statistics.large),
-        ("\"/>\n<system type=\"current\" size=\"", statistics.active + statistics.retained),
-        ("\"/>\n<aspace type=\"total\" size=\"", statistics.mapped),
-        ("\"/>\n</heap>\n<ample allocated=\"", statistics.allocated()),
-        ("\" resident=\"", statistics.resident()),
-        ("\" retained=\"", statistics.retained),
-        ("\" metadata=\"", statistics.metadata),
-    ];
-    let mut add = |before: &str, value: usize| {
-        text.add(before);
-        text.add(Number::of(value).text());
-    };
-    parts.into_iter().for_each(|(before, value)| add(before, value));
+    text.add_number(
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n<total type=\"rest\" count=\"",
+        statistics.room_blocks,
+    );
+    text.add_number("\" size=\"", statistics.free());
+    text.add_number("\"/>\n<total type=\"mmap\" count=\"", statistics.large_blocks);
+    text.add_number("\" size=\"", statistics.large);
+    text.add_number("\"/>\n<system type=\"current\" size=\"", statistics.active + statistics.retained);
+    text.add_number("\"/>\n<aspace type=\"total\" size=\"", statistics.mapped);
+    text.add_number("\"/>\n</heap>\n<ample allocated=\"", statistics.allocated());
+    text.add_number("\" resident=\"", statistics.resident());
+    text.add_number("\" retained=\"", statistics.retained);
+    text.add_number("\" metadata=\"", statistics.metadata);
     let mut before = "\">\n<class block_bytes=\"";
     for class in statistics.classes_in_use() {
-        add(before, class.size);
-        for (name, value) in [
-            ("\" spans=\"", class.spans),
-            ("\" live=\"", class.live),
-            ("\" cached=\"", class.cached),
-            ("\" room=\"", class.room),
-        ] {
-            add(name, value);
-        }
+        text.add_number(before, class.size);
+        text.add_number("\" spans=\"", class.spans);
+        text.add_number("\" live=\"", class.live);
+        text.add_number("\" cached=\"", class.cached);
+        text.add_number("\" room=\"", class.room);
         before = "\"/>\n<class block_bytes=\"";
     }
     text.add(if statistics.classes_in_use().next().is_some() { "\"/>\n" } else { "\">\n" });

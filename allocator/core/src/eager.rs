@@ -28,6 +28,13 @@ pub(crate) struct Free {
     pub(crate) all: usize,
 }
 
+impl Free {
+    /// Whether it is worth to give it back for its own sake: [`LEAST`], and so many quarters of what is in memory, or more.
+    pub(crate) fn is_much(&self, quarters: usize) -> bool {
+        self.resident >= LEAST && self.resident >= self.all / 4 * quarters
+    }
+}
+
 /// See the module.
 pub(crate) struct Eager {
     /// 1: somebody is about it.
@@ -91,8 +98,10 @@ impl Turn<'_> {
     /// Whether it is to begin with what is free.
     pub(crate) fn begins(&self, now_ms: u64, free: impl FnOnce() -> Free) -> bool {
         let rests = self.long(now_ms) < self.0.rest_ms.get();
-        let enough = |free: &Free| free.resident >= LEAST && free.resident >= free.all / 4 * 3;
-        !rests && Some(free()).filter(enough).is_some_and(|free| self.gives(now_ms, free.resident))
+        !rests
+            && Some(free())
+                .filter(|free| free.is_much(3))
+                .is_some_and(|free| self.gives(now_ms, free.resident))
     }
 
     /// Whether it is to give back what is free before a fork, in bytes. It does so however young the program is: from then on each of its processes would have that memory.

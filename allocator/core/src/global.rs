@@ -460,6 +460,11 @@ pub fn statistics() -> Statistics {
     PROCESS.statistics()
 }
 
+/// See [`Allocator::trim_at_pace`].
+pub fn trim_at_pace() -> bool {
+    PROCESS.trim_at_pace(&Current::enter())
+}
+
 /// See [`Allocator::trim`].
 pub fn trim() -> bool {
     PROCESS.trim(&Current::enter())

@@ -98,7 +98,7 @@ impl Allocator {
     }
 
     /// What is free of small blocks' spans and of runs.
-    fn free_in_memory(&self) -> Free {
+    pub(crate) fn free_in_memory(&self) -> Free {
         let [resident, dirty] = self.tables.pages.resident_and_dirty(self.ground());
         let (mut since, mut before) = (0, 0);
         for arena in self.existing_arenas() {

@@ -86,6 +86,13 @@ impl<'a> Cut<'a> {
         self.length += part.len();
     }
 
+    /// Appends a part, and a number after it.
+    #[inline(never)]
+    pub fn add_number(&mut self, before: &str, value: usize) {
+        self.add(before);
+        self.add(Number::of(value).text());
+    }
+
     /// Bytes of the whole, with what was cut off.
     pub fn length(&self) -> usize {
         self.length

@@ -16,6 +16,13 @@ const SPARES_TRIMMED: u32 = 8;
 const UNORDERED_IN_ALL: usize = 12 << 20;
 /// Milliseconds between two trims of a private depot.
 const TRIM_MS: u64 = 500;
+/// Trims that a program may ask for in a row before it must keep to a pace.
+const TRIMS_AT_ONCE: u64 = 8;
+/// The pace, in milliseconds for each: where a helper thread gives back what has been free for long, and where nobody does.
+const PACE_TENDED_MS: u64 = 500;
+const PACE_ALONE_MS: u64 = 125;
+/// So many quarters of what is in memory go back at any pace, where nobody would give them back later, if they are [some megabytes](crate::eager::Free::is_much).
+const MUCH_QUARTERS: usize = 1;
 /// Calls into the system for holes at a trim where no helper thread looks for them, as a `Batch` counts them: a quarter of a millisecond.
 const HOLES_ALONE: usize = 128;
 
@@ -105,6 +112,26 @@ impl Allocator {
         self.purge_holes();
         self.purge_holes();
         reclaimed
+    }
+
+    /// As [`Allocator::trim`] for programs that ask for it by habit, after every so many frees or every request, as protobuf's Python library and tmux do: no more often than pays, since
+    /// what they free they need again at once. `false`, too: not now.
+    pub fn trim_at_pace(&self, heap: &Heap) -> bool {
+        let now = os::now_ms();
+        // Relaxed: a hint. Of two threads that come at the same moment one may be counted for both.
+        let due = self.shared.trim_due_ms.load(Ordering::Relaxed).max(now as usize) as u64;
+        let tended =
+            self.shared.tended.load(Ordering::Relaxed) != 0 && self.options.thresholds.kept().is_none();
+        let pace = if tended { PACE_TENDED_MS } else { PACE_ALONE_MS };
+        if due - now > pace * (TRIMS_AT_ONCE - 1) {
+            if tended || !self.free_in_memory().is_much(MUCH_QUARTERS) {
+                return false;
+            }
+        } else {
+            // Relaxed: a hint, as above.
+            self.shared.trim_due_ms.store((due + pace) as usize, Ordering::Relaxed);
+        }
+        self.trim(heap)
     }
 
     #[cold]

@@ -66,6 +66,43 @@ CASE(malloc_trim_gives_memory_back_at_once) {
     CHECK(full - trimmed > (size_t)BLOCKS * SIZE * 9 / 10, "%zu bytes of %zu stay resident", trimmed, full);
 }
 
+/* A large block that is filled, and freed. */
+static void use_large(unsigned tag) {
+    enum { EACH = 256 << 10 };
+    void *block = malloc(EACH);
+    fill(block, EACH, tag);
+    free(block);
+}
+
+/* Milliseconds since some moment. */
+static long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* protobuf's library for Python trims after every 10 000 frees, tmux several times for every redraw. */
+CASE(whoever_trims_by_habit_pays_for_it_at_a_pace_only) {
+    enum { ROUNDS = 2000, AT_ONCE = 8, PACE_MS = 125 };
+    int (*ample_trim)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "ample_trim");
+    CHECK(ample_trim != NULL, "no ample_trim");
+    allocate_all();
+    long start = now_ms(), served = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        use_large(round);
+        served += malloc_trim(0);
+    }
+    long most = AT_ONCE + (now_ms() - start) / PACE_MS + 1;
+    CHECK(served >= AT_ONCE && served <= most, "%ld trims, of %d to %ld", served, AT_ONCE, most);
+    use_large(ROUNDS);
+    CHECK(ample_trim() == 1, "ample_trim keeps to a pace");
+    size_t full = status_bytes("RssAnon:");
+    free_all();
+    CHECK(malloc_trim(0) == 1, "most of the heap, and it does not go back");
+    size_t trimmed = status_bytes("RssAnon:");
+    CHECK(full - trimmed > (size_t)BLOCKS * SIZE * 9 / 10, "%zu bytes of %zu stay resident", trimmed, full);
+}
+
 CASE(malloc_info_and_mallinfo2_agree) {
     allocate_all();
     char *text = NULL;

@@ -88,6 +88,7 @@ cases!(
         mallinfo2_follows_what_is_allocated,
         mallinfo_says_the_same_in_small,
         malloc_trim_gives_memory_back_at_once,
+        whoever_trims_by_habit_pays_for_it_at_a_pace_only,
         malloc_info_and_mallinfo2_agree,
         mallopt_takes_what_it_knows,
         malloc_stats_prints_to_standard_error,

@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) growths: AtomicU32,
     /// Not 0: somebody looks after the dirty runs.
     pub(crate) tended: AtomicU32,
+    /// When the next trim would be due if those that a program asked for had come at the pace, in milliseconds of `os::now_ms`.
+    pub(crate) trim_due_ms: AtomicUsize,
     sums: Sums<AtomicUsize>,
     /// Dirty units of each page heap.
     dirty: [AtomicUsize; PAGE_HEAPS],
@@ -95,6 +97,7 @@ impl Shared {
             tight: AtomicU32::new(0),
             growths: AtomicU32::new(0),
             tended: AtomicU32::new(0),
+            trim_due_ms: AtomicUsize::new(0),
             sums: Sums {
                 resident: AtomicUsize::new(0),
                 dirty: AtomicUsize::new(0),

@@ -336,3 +336,47 @@ fn what_is_free_goes_back_before_a_fork() {
     // SAFETY: the heap is used no more.
     unsafe { allocator.detach(heap) };
 }
+
+#[test]
+fn whoever_trims_by_habit_is_served_at_a_pace() {
+    let allocator = allocator();
+    let heap = allocator.attach().expect("memory");
+    // Relaxed, here and below: nobody else is there.
+    let tend = |tended| allocator.shared.tended.store(tended, Ordering::Relaxed);
+    let due_in = |ms: u64| {
+        let due = (os::now_ms() + ms) as usize;
+        allocator.shared.trim_due_ms.store(due, Ordering::Relaxed);
+    };
+    let free_one_of =
+        |size: usize| Filled::new(allocator.allocate(heap, size), size, 9).free(allocator, heap);
+    let trims = |size: usize| {
+        free_one_of(size);
+        allocator.trim_at_pace(heap)
+    };
+    let live = Filled::new(allocator.allocate(heap, 2 << 20), 2 << 20, 5);
+    for (tended, pace_ms) in [(1, 500), (0, 125)] {
+        tend(tended);
+        due_in(0);
+        let start_ms = os::now_ms();
+        let served = (0..).take_while(|_| trims(100_000)).count() as u64;
+        let most = 9 + (os::now_ms() - start_ms) / pace_ms;
+        assert!((8..=most).contains(&served), "{served} in a row, with {tended}");
+        due_in(7 * pace_ms - 1);
+        assert!(trims(100_000), "one more when its time has come");
+    }
+    tend(1);
+    due_in(60_000);
+    assert!(!trims(3 << 20), "the helper thread gives it back");
+    assert!(allocator.trim(heap), "but who asks for that gets it");
+    tend(0);
+    due_in(60_000);
+    assert!(!trims(3 << 20) && trims(9 << 20), "nobody else would, and it is much");
+    tend(1);
+    due_in(60_000);
+    allocator.options.thresholds.set(Parameter::TrimThreshold, 64 << 20);
+    allocator.options.thresholds.set(Parameter::MmapMax, 0);
+    assert!(!trims(3 << 20) && trims(9 << 20), "the helper thread would not");
+    live.free(allocator, heap);
+    // SAFETY: the heap is used no more.
+    unsafe { allocator.detach(heap) };
+}
