@@ -128,6 +128,16 @@ impl Call {
         }
     }
 
+    /// A call of malloc_trim: no request for a block, and in no distribution of those.
+    pub fn trims<R>(self, function: impl FnOnce() -> R) -> R {
+        let result = function();
+        file::count(self.thread, Count::Trims, 1);
+        file::count(self.thread, Count::TrimNs, now_ns() - self.began_ns);
+        std::mem::forget(self);
+        WITHIN.set(false);
+        result
+    }
+
     fn lives(&self, block: *mut c_void, size: u64) {
         file::count(self.thread, Count::Bytes, size);
         file::note(self.thread, Distribution::Sizes, size);

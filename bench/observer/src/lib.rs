@@ -140,6 +140,20 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
     }
 }
 
+/// malloc_trim.
+///
+/// # Safety
+/// That of the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
+    // SAFETY: the caller's contract is that of the next function.
+    let trim = || unsafe { next::malloc_trim(pad) };
+    match Call::begin() {
+        Some(call) => call.trims(trim),
+        None => trim(),
+    }
+}
+
 /// Defines functions that map memory: the program's own is told from malloc's.
 macro_rules! mapping {
     ($($(#[$doc:meta])* $name:ident)*) => {$(

@@ -83,6 +83,8 @@ next! {
     valloc(size: usize) -> *mut c_void, or early(4096, size);
     /// pvalloc.
     pvalloc(size: usize) -> *mut c_void, or std::ptr::null_mut();
+    /// malloc_trim.
+    malloc_trim(pad: usize) -> c_int, or 0;
     /// mmap.
     mmap(address: *mut c_void, length: usize, access: c_int, kind: c_int, file: c_int, offset: libc::off_t) -> *mut c_void,
         or libc::MAP_FAILED;

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 /// The variable that names the folder for these files. Without it the observer does nothing.
 pub const FOLDER: &CStr = c"OBSERVE_MALLOC_INTO";
 /// The first number of each file, which tells the version of this layout as well.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"observe3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"observe4");
 /// Numbers about the process.
 pub const HEADER: usize = 64;
 /// Numbers about each thread.
@@ -114,6 +114,10 @@ pub enum Count {
     OwnNs,
     /// Requests that got nothing.
     Failures,
+    /// Calls of malloc_trim, which count as no other calls.
+    Trims,
+    /// Time in them, in nanoseconds.
+    TrimNs,
     /// Where the thread's stack begins: not that of the first thread, and not of those that share a slot.
     StackFrom,
     /// Where it ends.

@@ -75,6 +75,8 @@ fn of_thread(numbers: &[u64], thread: usize, clock_ns: u64) -> Totals {
         taken_ns: count(Count::TakenNs),
         fault_ns: count(Count::FaultNs),
         failures: count(Count::Failures),
+        trims: count(Count::Trims),
+        trim_ns: count(Count::TrimNs),
         // One reading of the clock is in the time of the call, the others are in this.
         own_ns: count(Count::OwnNs) + clock_ns * calls.count(),
         sizes: distribution(Distribution::Sizes),

@@ -24,6 +24,8 @@ const SHARED: (f64, u64) = (0.01, 64);
 const LARGE: (f64, u64) = (0.25, 1000);
 /// and from this share of them on, they are transient.
 const TRANSIENT: f64 = 0.5;
+/// From so many calls of malloc_trim on, and so many a second, they are a habit.
+const TRIMS: (u64, f64) = (20, 5.0);
 /// From so many live bytes on, and this multiple of them, resident memory is told.
 const OVERHEAD: (u64, f64) = (8 << 20, 1.3);
 /// From this share of malloc's memory on, huge pages are why there is more than is live.
@@ -74,6 +76,8 @@ pub enum Kind {
     HandedOver,
     /// Blocks of several threads lie on one cache line: the share of blocks put there.
     SharedLines,
+    /// The program gives memory back all the time by malloc_trim: how often in a second.
+    Trims,
     /// Large blocks are allocated for a moment: the share of the bytes that large blocks are.
     TransientLarge,
     /// Resident memory, malloc's where that is known, is a multiple of what is live: that multiple.
@@ -116,6 +120,10 @@ pub(super) fn of(observation: &Observation) -> Vec<Finding> {
     }
     if let Some(fresh) = fresh(observation) {
         found(Kind::Fresh, fresh);
+    }
+    let (trims, (least_count, least_rate)) = (observation.trims_a_second(), TRIMS);
+    if all.trims >= least_count && trims >= least_rate {
+        found(Kind::Trims, trims);
     }
     let (large, (least_share, least_count)) = (all.large(), LARGE);
     if large >= least_share && all.large_allocations >= least_count && all.transient() >= TRANSIENT {
@@ -284,6 +292,8 @@ mod tests {
             })
         };
         assert_eq!((faults(9_000), faults(11_000)), (vec![], vec![Kind::Fresh]));
+        let trims = |trims| kinds(|process, _| process.totals.trims = trims);
+        assert_eq!((trims(19), trims(20)), (vec![], vec![Kind::Trims]), "of one second");
         let large = |short| {
             kinds(|process, _| {
                 process.totals.large_allocations = 10_000;

@@ -126,6 +126,10 @@ pub struct Totals {
     pub fault_ns: u64,
     /// Requests that got nothing.
     pub failures: u64,
+    /// Calls of malloc_trim, which are none of the calls above.
+    pub trims: u64,
+    /// Time in them, in nanoseconds.
+    pub trim_ns: u64,
     /// The observer's own time, in nanoseconds.
     #[serde(skip)]
     pub own_ns: u64,
@@ -216,6 +220,11 @@ impl Observation {
     /// Share of the processor time that calls take which are not slow: what slow ones need of it is not known.
     pub fn quick_share(&self) -> f64 {
         share(self.all.call_ns.saturating_sub(self.all.slow_ns), self.cpu_ns)
+    }
+
+    /// How often in a second malloc_trim was called.
+    pub fn trims_a_second(&self) -> f64 {
+        self.all.trims as f64 * 1e9 / self.wall_ns.max(1) as f64
     }
 
     /// Page faults without those of the observer's own memory.
@@ -312,6 +321,8 @@ impl Totals {
             (&mut self.taken_ns, other.taken_ns),
             (&mut self.fault_ns, other.fault_ns),
             (&mut self.failures, other.failures),
+            (&mut self.trims, other.trims),
+            (&mut self.trim_ns, other.trim_ns),
             (&mut self.own_ns, other.own_ns),
         ];
         for (own, other) in own {

@@ -46,6 +46,12 @@ pub(super) fn explained(finding: Finding, parts_are_known: bool) -> Option<Strin
             "{share} of the blocks were put on a cache line with a block of another thread: if both write to theirs, they \
              slow each other down. Ample gives threads lines of their own; `ample bench false-sharing` shows what it costs."
         ),
+        Kind::Trims => format!(
+            "malloc_trim was called {:.0} times a second, by the program or by a library that it uses (protobuf's for Python calls it after every 10 000 \
+             frees). Where each call gives back all that is free, as under glibc, what the program needs next comes back page by page. Allocators that \
+             heed it no more often than pays, as Ample, or not at all, spare that.",
+            finding.share
+        ),
         Kind::TransientLarge => format!(
             "Large blocks are {share} of the bytes, and most of them live for a moment. An allocator that gives them back at \
              once pays a page fault for each 4 KiB, again and again: `ample bench large-block transaction-pool` shows it."

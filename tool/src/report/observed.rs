@@ -189,6 +189,17 @@ fn figures(observation: &Observation, busiest: &Process) -> Vec<(&'static str, S
             seconds(all.own_ns as f64 / 1e9)
         ),
     ));
+    if all.trims > 0 {
+        lines.push((
+            "malloc_trim",
+            format!(
+                "called {} time{}, {} in all",
+                number(all.trims),
+                if all.trims == 1 { "" } else { "s" },
+                seconds(all.trim_ns as f64 / 1e9)
+            ),
+        ));
+    }
     if all.failures > 0 {
         lines.push(("failures", format!("{} requests got nothing", number(all.failures))));
     }

@@ -100,6 +100,18 @@ fn large_blocks_that_live_for_a_moment_are_found() {
 }
 
 #[test]
+fn a_program_that_trims_all_the_time_is_told() {
+    let (figures, said) = observe("trim", 7);
+    assert_eq!(number(&figures, "trims"), 100, "{said}");
+    assert!(number(&figures, "trim_ns") > 0, "{said}");
+    let allocations = number(&figures, "allocations");
+    assert!((100..100 + BESIDE).contains(&allocations), "no call of malloc: {allocations}");
+    assert!(found(&figures).contains(&"trims"), "{said}");
+    assert!(said.contains(" malloc_trim    called 100 times, "), "{said}");
+    assert!(said.contains("malloc_trim was called "), "{said}");
+}
+
+#[test]
 fn every_function_is_seen_and_a_failure_is_one() {
     let (figures, said) = observe("resize", 7);
     assert_eq!((number(&figures, "resizes"), number(&figures, "failures")), (2999, 1), "{said}");

@@ -1,5 +1,6 @@
 /* Does with malloc what its argument says, so that an observer has to tell just that. */
 #define _GNU_SOURCE
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -138,6 +139,11 @@ int main(int count, char **arguments) {
         hold();
         hold();
     }
+    if (!strcmp(what, "trim"))
+        for (int i = 0; i < 100; i++) {
+            free(memset(malloc(MIB), 1, MIB));
+            malloc_trim(0);
+        }
     if (!strcmp(what, "abort")) {
         fill(NULL);
         abort();
