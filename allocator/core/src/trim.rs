@@ -114,7 +114,7 @@ impl Allocator {
         reclaimed
     }
 
-    /// As [`Allocator::trim`] for programs that ask for it by habit, after every so many frees or every request, as protobuf's Python library and tmux do: no more often than pays, since
+    /// As [`Allocator::trim`] for programs that ask for it by habit, after every so many frees or every request, as protobuf's Python library does: no more often than pays, since
     /// what they free they need again at once. `false`, too: not now.
     pub fn trim_at_pace(&self, heap: &Heap) -> bool {
         let now = os::now_ms();

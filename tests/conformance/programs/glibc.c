@@ -81,7 +81,7 @@ static long now_ms(void) {
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* protobuf's library for Python trims after every 10 000 frees, tmux several times for every redraw. */
+/* protobuf's library for Python trims after every 10 000 frees. */
 CASE(whoever_trims_by_habit_pays_for_it_at_a_pace_only) {
     enum { ROUNDS = 2000, AT_ONCE = 8, PACE_MS = 125 };
     int (*ample_trim)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "ample_trim");

@@ -344,7 +344,8 @@ fn explained(finding: Finding, running: &Running) -> String {
         ),
         Kind::Fresh => format!(
             "Page faults bring {rate}, and the memory hardly grows: what was freed goes back to the system, and comes fresh again. An allocator that keeps it for a while \
-             spares that; so does `GLIBC_TUNABLES=glibc.malloc.trim_threshold=…:glibc.malloc.mmap_threshold=…` under glibc."
+             spares that; so does `GLIBC_TUNABLES=glibc.malloc.trim_threshold=…:glibc.malloc.mmap_threshold=…` under glibc, as far as the process does not call malloc_trim itself, which \
+             a new start under `ample observe` counts."
         ),
         Kind::Kept if running.after.figures.is_some() => format!(
             "Malloc may have {:.1} times as much in memory as its blocks take: the rest lies free beside blocks that live, from which only whole pages go back, or is kept to be used \
