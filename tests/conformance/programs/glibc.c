@@ -96,11 +96,12 @@ CASE(whoever_trims_by_habit_pays_for_it_at_a_pace_only) {
     CHECK(served >= AT_ONCE && served <= most, "%ld trims, of %d to %ld", served, AT_ONCE, most);
     use_large(ROUNDS);
     CHECK(ample_trim() == 1, "ample_trim keeps to a pace");
+    /* A quarter of the memory and 8 MiB go back at any pace, unless they have already: then, only less than that stays. */
     size_t full = status_bytes("RssAnon:");
     free_all();
-    CHECK(malloc_trim(0) == 1, "most of the heap, and it does not go back");
-    size_t trimmed = status_bytes("RssAnon:");
-    CHECK(full - trimmed > (size_t)BLOCKS * SIZE * 9 / 10, "%zu bytes of %zu stay resident", trimmed, full);
+    malloc_trim(0);
+    size_t trimmed = status_bytes("RssAnon:"), most_kept = 8 << 20;
+    CHECK(full - trimmed > (size_t)BLOCKS * SIZE * 9 / 10 - most_kept, "%zu bytes of %zu stay resident", trimmed, full);
 }
 
 CASE(malloc_info_and_mallinfo2_agree) {
