@@ -118,18 +118,19 @@ impl Allocator {
     /// what they free they need again at once. `false`, too: not now.
     pub fn trim_at_pace(&self, heap: &Heap) -> bool {
         let now = os::now_ms();
-        // Relaxed: a hint. Of two threads that come at the same moment one may be counted for both.
-        let due = self.shared.trim_due_ms.load(Ordering::Relaxed).max(now as usize) as u64;
+        // Relaxed: a hint.
         let tended =
             self.shared.tended.load(Ordering::Relaxed) != 0 && self.options.thresholds.kept().is_none();
         let pace = if tended { PACE_TENDED_MS } else { PACE_ALONE_MS };
-        if due - now > pace * (TRIMS_AT_ONCE - 1) {
-            if tended || !self.free_in_memory().is_much(MUCH_QUARTERS) {
-                return false;
-            }
-        } else {
-            // Relaxed: a hint, as above.
-            self.shared.trim_due_ms.store((due + pace) as usize, Ordering::Relaxed);
+        // Relaxed: a hint. What came at the slower pace counts no longer than what comes at this one.
+        let due =
+            (self.shared.trim_due_ms.load(Ordering::Relaxed) as u64).clamp(now, now + pace * TRIMS_AT_ONCE);
+        let in_time = due - now <= pace * (TRIMS_AT_ONCE - 1);
+        let next = if in_time { due + pace } else { due };
+        // Relaxed: a hint. Of two threads that come at the same moment one may be counted for both.
+        self.shared.trim_due_ms.store(next as usize, Ordering::Relaxed);
+        if !in_time && (tended || !self.free_in_memory().is_much(MUCH_QUARTERS)) {
+            return false;
         }
         self.trim(heap)
     }

@@ -364,6 +364,13 @@ fn whoever_trims_by_habit_is_served_at_a_pace() {
         due_in(7 * pace_ms - 1);
         assert!(trims(100_000), "one more when its time has come");
     }
+    // The helper thread, which has ended since, let them wait for longer.
+    due_in(60_000);
+    let start_ms = os::now_ms();
+    assert!(!trims(100_000));
+    while !trims(100_000) {
+        assert!(os::now_ms() - start_ms < 30_000, "it waits as if there were a helper thread");
+    }
     tend(1);
     due_in(60_000);
     assert!(!trims(3 << 20), "the helper thread gives it back");
