@@ -79,7 +79,9 @@ pub extern "C" fn mallinfo() -> MallInfo {
 }
 
 /// Gives free memory back to the system: that of this thread's caches, of idle threads' and of the page heap. `pad` bytes to be
-/// kept are not: what is needed again is mapped still. 1: something went back; 0: there was nothing.
+/// kept are not: what is needed again is mapped still. 1: something went back; 0: there was nothing, or this is asked for too often:
+/// more than eight times in a row and then twice a second where the helper thread gives back later what stays, or eight times a second
+/// where it does not; there, 8 MiB that are a quarter of what is in memory go back all the same. [`crate::own::ample_trim`] keeps to no pace.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     ample_core::trim_at_pace().into()
