@@ -127,6 +127,7 @@ thread_local! {
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     /// How long the thread has worked, and how far that goes on at each look.
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static STOPPED_MS: Cell<Option<u64>> = const { Cell::new(None) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };
     static MOVED: Cell<super::Moved> = const { Cell::new(super::Moved::No) };
@@ -355,7 +356,13 @@ pub(crate) fn barrier_everywhere() -> bool {
 
 pub(crate) fn now_ms() -> u64 {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-    START.elapsed().as_millis() as u64
+    STOPPED_MS.get().unwrap_or_else(|| START.elapsed().as_millis() as u64)
+}
+
+/// From now on [`now_ms`] stands still for the calling thread, at `ms`.
+#[cfg(test)]
+pub(crate) fn stop_clock(ms: u64) {
+    STOPPED_MS.set(Some(ms));
 }
 
 /// No time passes but that of [`worked_us`].

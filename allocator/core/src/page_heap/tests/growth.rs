@@ -3,6 +3,12 @@
 use super::*;
 
 impl World {
+    /// Where no time passes.
+    fn of_no_time() -> Box<Self> {
+        os::stop_clock(1);
+        Self::new()
+    }
+
     fn growths(&self) -> u32 {
         // Relaxed: nobody else is there.
         self.shared.growths.load(Ordering::Relaxed)
@@ -11,7 +17,7 @@ impl World {
 
 #[test]
 fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
-    let world = World::new();
+    let world = World::of_no_time();
     let [other, short, wall] = [239, 64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
     world.free(short);
     assert_eq!(world.heap().dirty_bytes(), 64 * UNIT);
@@ -32,7 +38,7 @@ fn what_is_dirty_and_too_short_goes_back_up_to_an_eighth_of_the_peak() {
 
 #[test]
 fn for_a_block_that_is_a_quarter_of_the_heap_it_is_up_to_half() {
-    let world = World::new();
+    let world = World::of_no_time();
     let [short, wall] = [64, 1].map(|units| world.allocate(units, UNIT).expect("memory"));
     world.free(short);
     // 65 units are the peak, 65 + 95 would be the next.
@@ -48,9 +54,9 @@ fn for_a_block_that_is_a_quarter_of_the_heap_it_is_up_to_half() {
 }
 
 #[test]
-fn what_was_spent_comes_back_with_small_blocks_and_is_not_saved_up() {
-    let dirty_after = |before: usize, between: usize| {
-        let world = World::new();
+fn what_was_spent_comes_back_with_small_blocks_and_time_and_is_not_saved_up() {
+    let dirty_after = |before: usize, between: usize, ms: u64| {
+        let world = World::of_no_time();
         let hand_out = |units: usize| {
             for _ in 0..units {
                 world.free(world.allocate_for(sparsely(1, 1)));
@@ -62,19 +68,23 @@ fn what_was_spent_comes_back_with_small_blocks_and_is_not_saved_up() {
         // As above: this spends all that may be, 50 units, and the next would leave 11.
         let longer = world.allocate(96, UNIT).expect("memory");
         hand_out(between);
+        os::stop_clock(1 + ms);
         let more = world.allocate(74, UNIT).expect("memory");
         let dirty = world.heap().dirty_bytes() / UNIT;
         [other, wall, longer, more].into_iter().for_each(|run| world.free(run));
         dirty
     };
-    assert_eq!(dirty_after(0, 0), 11);
-    assert_eq!(dirty_after(0, 80), 1);
-    assert_eq!(dirty_after(320, 0), dirty_after(1, 0));
+    assert_eq!(dirty_after(0, 0, 0), 11);
+    assert_eq!(dirty_after(0, 80, 0), 1);
+    // 4 units are 64 KiB.
+    assert_eq!(dirty_after(0, 0, 1), 7);
+    assert_eq!(dirty_after(0, 0, 1000), 0);
+    assert_eq!(dirty_after(320, 0, 0), dirty_after(1, 0, 0));
 }
 
 #[test]
 fn a_dirty_run_made_longer_is_growth_too() {
-    let world = World::new();
+    let world = World::of_no_time();
     let [elsewhere, wall, front] = [40, 1, 40].map(|units| world.allocate(units, UNIT).expect("memory"));
     [elsewhere, front].into_iter().for_each(|run| world.free(run));
     // 81 units are the peak. 40 dirty ones and 20 clean ones behind them: 101; 12 are an eighth of that.
@@ -86,7 +96,7 @@ fn a_dirty_run_made_longer_is_growth_too() {
 
 #[test]
 fn no_more_than_8_mib_go_back_so() {
-    let world = World::new();
+    let world = World::of_no_time();
     let units = CHUNK / UNIT / 4;
     let runs: Vec<_> = (0..200).map(|_| world.allocate(units, UNIT).expect("memory")).collect();
     // Every other one, so that none is long enough for more than it was.
