@@ -5,8 +5,8 @@
 //! to the system, the oldest first. That costs page faults when their addresses are used again, so it is bounded: by an eighth of the peak, which cost
 //! as many page faults itself, and by 8 MiB, which is 2048 page faults for each page heap (a program has one unless its threads meet). For a block that is a
 //! quarter of the heap itself, as in a program that works on one image after the other, up to half of the peak may go: what such blocks leave behind is
-//! most of what there is. And what is dirty beyond as much as is in use may go in any case: the heap grows to no more than twice what the program needs, but for where that
-//! lies; otherwise two threads whose blocks grow side by side, and are all freed and begun anew, would leave ever more runs that are too short for the next.
+//! most of what there is. And what is dirty beyond as much as is in use may go in any case: otherwise threads whose blocks grow side by side, and are all freed before the
+//! next begin, leave ever more runs that are too short for those.
 //!
 //! What was spent of that allowance comes back, but no more than that: nothing is saved up. 64 KiB come back in a millisecond, whose 16 page faults take half a percent of
 //! that time to two and a half; and an eighth of what is handed out for small blocks. Otherwise the peak would creep up where blocks come and go for long. (What is handed
