@@ -127,6 +127,7 @@ thread_local! {
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     /// How long the thread has worked, and how far that goes on at each look.
     static MICROSECONDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// Where [`now_ms`] stands still, if it does.
     static STOPPED_MS: Cell<Option<u64>> = const { Cell::new(None) };
     static MARKS: RefCell<Vec<(usize, usize, bool)>> = const { RefCell::new(Vec::new()) };
     static COLLAPSES: Cell<bool> = const { Cell::new(true) };

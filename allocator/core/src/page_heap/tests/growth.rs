@@ -117,7 +117,7 @@ fn what_is_dirty_beyond_what_is_in_use_goes_back_in_any_case() {
         .map(|index| world.allocate(if index % 2 == 0 { 40 } else { 1 }, UNIT).expect("memory"))
         .collect();
     runs.extract_if(.., |run| run.units.get() == 40).for_each(|run| world.free(run));
-    // 410 units are the peak, of which 10 are in use. An eighth, 56, may go in the life of the program; of the sixth run on no more is dirty than in use.
+    // 410 units are the peak, of which 10 are in use. An eighth, 56, may go beside that; with the sixth run no more is dirty than in use.
     for dirty in [359, 318, 277, 236, 195, 195] {
         runs.push(world.allocate(41, UNIT).expect("memory"));
         assert_eq!(world.heap().dirty_bytes(), dirty * UNIT);
