@@ -16,7 +16,7 @@ use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::process::{HELPER, PROCESS};
-use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class};
+use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class, lined_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
@@ -370,7 +370,7 @@ pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
     let heap = thread_local::heap();
     // What lies in magazines came from spans: it is aligned as its size is.
     let block = aligned_size(size, align)
-        .and_then(|size| heap.near_class(size).or_else(|| far_class(size)))
+        .and_then(|size| lined_class(heap.near(), size, align))
         .map_or(ptr::null_mut(), |class| heap.place(class).pop());
     if block.is_null() { malloc_aligned_slow(size, align) } else { block }
 }

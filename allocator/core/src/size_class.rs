@@ -1,8 +1,8 @@
 //! Size classes: which block sizes exist, and which one serves a request.
 //!
-//! Sizes go up in steps of 16 bytes to 256, in eight steps a doubling to 4 KiB, and in five steps a doubling to 32 KiB. Of the five, the first two are an eighth of the
-//! doubling's first size: requests for a power of two and a header are common there. A block is at most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are
-//! multiples of 16, so every block is aligned to 16.
+//! Sizes go up in steps of 16 bytes to 256, and in eight steps a doubling to 1 KiB. Beyond that they are what [`LONG_LINES`] says: powers of two, their eighths to 4 KiB, and of each doubling
+//! from there an eighth, a quarter, a half and three quarters, each of them a cache line longer, so that the beginnings of neighbouring blocks lie in different sets of the processor's caches. A block is at
+//! most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
 
 /// log2 of [`UNIT`].
 pub(crate) const UNIT_SHIFT: u32 = 14;
@@ -13,7 +13,7 @@ pub(crate) const CLASS_BITS: u32 = 6;
 /// Room for classes in tables indexed by class; not all are in use.
 pub(crate) const CLASS_SLOTS: usize = 1 << CLASS_BITS;
 /// Largest request that a size class serves, in bytes.
-pub(crate) const SMALL_MAX: usize = 32 << 10;
+pub(crate) const SMALL_MAX: usize = (32 << 10) + LINE;
 /// Granularity of the request table, and alignment of every block, in bytes.
 pub(crate) const QUANTUM: usize = 16;
 /// Size of a cache line, in bytes.
@@ -94,13 +94,13 @@ impl ClassInfo {
     }
 }
 
-/// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself.
+/// The smallest span, in units, that holds enough blocks and wastes at most 1/16 of itself, or, of bulky blocks, 1/8.
 const fn span_units(size: usize) -> usize {
-    let least = if size <= 8 << 10 { 8 } else { 4 };
+    let (least, part) = if size < BULKY as usize { (8, 16) } else { (4, 8) };
     let mut units = 1;
     loop {
         let bytes = units * UNIT;
-        if bytes / size >= least && bytes % size * 16 <= bytes {
+        if bytes / size >= least && bytes % size * part <= bytes {
             return units;
         }
         units += 1;
@@ -116,9 +116,9 @@ const fn span_growth(size: usize, units: usize) -> usize {
     growth
 }
 
-/// Blocks of `size` bytes in a magazine of up to `bytes`.
+/// Blocks of `size` bytes in a magazine of up to `bytes`, or an eighth of a block more: those of a power of two are a line longer.
 const fn magazine(size: usize, bytes: usize) -> u8 {
-    let fitting = bytes / size;
+    let fitting = (bytes + size / 8) / size;
     let blocks = if fitting < 2 {
         2
     } else if fitting > MAGAZINE_SLOTS {
@@ -153,23 +153,31 @@ const fn info(size: usize) -> ClassInfo {
     }
 }
 
-/// The step from the class of `size` to the next.
-const fn step(size: usize) -> usize {
-    if size < 256 {
-        return QUANTUM;
-    }
-    let doubling = 1 << size.ilog2();
-    if size < 4096 || size < doubling / 4 * 5 { doubling / 8 } else { doubling / 4 }
-}
+/// Blocks of more than [`NEAR_MAX`] bytes, in cache lines. All but those of [`PAGE_CLASS`] are an odd number of lines long, or twice one: neighbours begin in different sets of a cache, whose number is a
+/// power of two. Blocks of 4 KiB would all begin in one of the first cache's 64 sets, which has eight or twelve places for all of them. (D. Dice, Y. Lev, M. Marathe, M. Moir, D. Nussbaum &
+/// M. Olszewski, "Cache Index-Aware Memory Allocation", ISMM 2011; in glibc and Lea's malloc a header before each block does the same.)
+const LONG_LINES: [usize; 31] = [
+    17, 19, 21, 23, 25, 27, 30, 33, 37, 41, 45, 49, 55, 61, PAGE_LINES, 65, 73, 81, 97, 113, 129, 145, 161,
+    193, 225, 257, 289, 321, 385, 449, 513,
+];
+
+/// Length of a block of [`PAGE_CLASS`], in cache lines: 4 KiB.
+const PAGE_LINES: usize = 64;
 
 const fn build() -> ([ClassInfo; CLASS_SLOTS], usize) {
     let mut table = [NONE; CLASS_SLOTS];
     let mut count = 0;
     let mut size = QUANTUM;
-    while size <= SMALL_MAX {
+    while size <= NEAR_MAX {
         count += 1;
         table[count] = info(size);
-        size += step(size);
+        size += if size < 256 { QUANTUM } else { (1 << size.ilog2()) / 8 };
+    }
+    let mut index = 0;
+    while index < LONG_LINES.len() {
+        count += 1;
+        table[count] = info(LONG_LINES[index] * LINE);
+        index += 1;
     }
     (table, count)
 }
@@ -183,12 +191,13 @@ static INFO: [ClassInfo; CLASS_SLOTS] = BUILT.0;
 
 /// Largest request that the table of near requests serves, in bytes.
 pub(crate) const NEAR_MAX: usize = 1 << 10;
-/// Granularity of the table of far requests, in bytes: what every class above [`NEAR_MAX`] is a multiple of.
-const FAR_QUANTUM: usize = 128;
 
 /// Class of a request of `size` bytes, up to [`NEAR_MAX`], at index `(size - 1) / 16`. Every heap has a copy, which
 /// malloc reaches through the heap's address: one instruction and one cache line less than a table of its own.
 pub(crate) type Near = [u8; NEAR_MAX / QUANTUM];
+
+/// The class of blocks that lie at multiples of 4 KiB, for requests that say so. All others get the next one.
+pub(crate) const PAGE_CLASS: Class = first((PAGE_LINES * LINE) as u32);
 
 /// Classes of the requests of `quantum`, 2 · `quantum`, … bytes.
 const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
@@ -196,7 +205,7 @@ const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
     let mut class = 1;
     let mut index = 0;
     while index < N {
-        while (index + 1) * quantum > BUILT.0[class].size as usize {
+        while (index + 1) * quantum > BUILT.0[class].size as usize || class == PAGE_CLASS {
             class += 1;
         }
         table[index] = class as u8;
@@ -209,8 +218,8 @@ const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
 pub(crate) const NEAR: Near = requests(QUANTUM);
 static NEAR_TABLE: Near = NEAR;
 
-/// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 128`.
-static FAR: [u8; SMALL_MAX / FAR_QUANTUM] = requests(FAR_QUANTUM);
+/// Class of a request of `size` bytes, above [`NEAR_MAX`], at index `(size - 1) / 64`.
+static FAR: [u8; SMALL_MAX / LINE] = requests(LINE);
 
 /// One bit for each class whose blocks fill lines and have `least` bytes or more.
 const fn filling(least: u32) -> u64 {
@@ -259,7 +268,6 @@ pub(crate) fn is_pooled(class: Class) -> bool {
 
 const _: () = assert!(CLASSES < CLASS_SLOTS);
 const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);
-const _: () = assert!(step(NEAR_MAX) == FAR_QUANTUM);
 
 /// The smallest class that fills lines and whose blocks are no smaller than those of `class`.
 const fn filling_from(mut class: Class) -> Class {
@@ -281,7 +289,7 @@ pub(crate) const NEAR_FILLING: Near = {
 };
 
 /// The class that serves `size` bytes; `None` for 0 and for sizes above [`SMALL_MAX`].
-#[inline]
+#[cfg(test)]
 pub(crate) fn class_of(size: usize) -> Option<Class> {
     near_class(&NEAR_TABLE, size).or_else(|| far_class(size))
 }
@@ -295,20 +303,27 @@ pub(crate) fn near_class(near: &Near, size: usize) -> Option<Class> {
 /// The class that serves `size` bytes, which are not near; `None` for 0 and for sizes above [`SMALL_MAX`].
 #[inline(always)]
 pub(crate) fn far_class(size: usize) -> Option<Class> {
-    FAR.get(size.wrapping_sub(1) / FAR_QUANTUM).map(|&class| usize::from(class))
+    FAR.get(size.wrapping_sub(1) / LINE).map(|&class| usize::from(class))
 }
 
-/// The smallest class that serves `size` bytes at multiples of `align` (a power of two).
+/// The class that serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
 pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
-    class_of(aligned_size(size, align)?)
+    let size = aligned_size(size, align)?;
+    lined_class(&NEAR_TABLE, size, align).or_else(|| (size <= PAGE_LINES * LINE).then_some(PAGE_CLASS))
 }
 
-/// The size whose class serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
+/// The size whose class, if there is one, serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
 #[inline(always)]
 pub(crate) fn aligned_size(size: usize, align: usize) -> Option<usize> {
-    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment. All multiples of a class's step are classes up to the
-    // next power of two: what is a multiple of the alignment, too, is such a class, or below one that is.
     (size <= SMALL_MAX && align <= UNIT).then(|| (size.max(1) + align - 1) & !(align - 1))
+}
+
+/// The class of `size` bytes, a multiple of `align`, by a copy of [`NEAR`], if there is one whose blocks lie at multiples of `align` without being meant to.
+#[inline(always)]
+pub(crate) fn lined_class(near: &Near, size: usize, align: usize) -> Option<Class> {
+    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment. Up to NEAR_MAX, all multiples of a class's step are classes up to the next power of two: what
+    // is a multiple of the alignment, too, is such a class, or below one that is. Beyond, all are multiples of a line.
+    near_class(near, size).or_else(|| if align <= LINE { far_class(size) } else { None })
 }
 
 impl ClassInfo {
@@ -339,13 +354,15 @@ pub(crate) const fn of(class: Class) -> &'static ClassInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os;
 
     #[test]
     fn every_request_gets_the_smallest_class_that_holds_it() {
         for size in 1..=SMALL_MAX {
             let class = class_of(size).expect("small");
-            assert!(of(class).size as usize >= size);
-            assert!(class == 1 || (of(class - 1).size as usize) < size);
+            let smallest =
+                (1..=CLASSES).find(|&class| class != PAGE_CLASS && of(class).size as usize >= size);
+            assert_eq!(Some(class), smallest);
         }
         assert_eq!(class_of(0), None);
         assert_eq!(class_of(SMALL_MAX + 1), None);
@@ -394,13 +411,37 @@ mod tests {
     fn an_aligned_class_is_aligned() {
         for align in (0..=UNIT.ilog2()).map(|shift| 1 << shift) {
             for size in (0..=SMALL_MAX).step_by(if cfg!(miri) { 499 } else { 1 }) {
-                let class = class_of_aligned(size, align).expect("small");
-                let aligned = |class: &Class| (of(*class).size as usize).is_multiple_of(align);
-                let least = (1..=CLASSES).find(|class| of(*class).size as usize >= size && aligned(class));
-                assert_eq!(Some(class), least, "{size} bytes at multiples of {align}");
+                let rounded = size.max(1).next_multiple_of(align);
+                let expected = if rounded <= NEAR_MAX || align <= LINE {
+                    let aligned = |class: &Class| (of(*class).size as usize).is_multiple_of(align);
+                    (1..=CLASSES).find(|class| {
+                        of(*class).size as usize >= size && aligned(class) && *class != PAGE_CLASS
+                    })
+                } else {
+                    (rounded <= os::PAGE).then_some(PAGE_CLASS)
+                };
+                assert_eq!(class_of_aligned(size, align), expected, "{size} bytes at multiples of {align}");
             }
         }
         assert_eq!(class_of_aligned(16, 32 << 10), None);
+    }
+
+    #[test]
+    fn long_blocks_that_are_neighbours_begin_in_different_sets_of_a_cache() {
+        const SETS: usize = 64;
+        for class in (1..=CLASSES).filter(|&class| of(class).size as usize > NEAR_MAX && class != PAGE_CLASS)
+        {
+            let info = of(class);
+            let mut begin = [0; SETS];
+            let blocks = info.blocks(info.next_units(usize::MAX));
+            (0..blocks).for_each(|index| begin[index * info.size as usize / LINE % SETS] += 1);
+            let most = begin.iter().max();
+            assert!(
+                most <= Some(&(2 * blocks.div_ceil(SETS))),
+                "{most:?} of {blocks} blocks of {}",
+                info.size
+            );
+        }
     }
 
     #[test]

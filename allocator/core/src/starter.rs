@@ -27,7 +27,7 @@ pub(crate) const GRANULE: usize = LINE;
 const FREE: u8 = 1 << 7;
 
 /// Largest block that may lie in a starter, in bytes.
-const LARGEST: usize = 2 << 10;
+const LARGEST: usize = (2 << 10) + LINE;
 /// Blocks of a class that a heap gets one after the other; then the class is in steady use.
 const ALLOWANCE: u8 = 8;
 /// The same, those that it gives back counted, in a crowd of threads, of blocks that could lie in a starter: where there are many, what they keep matters more than the time of their

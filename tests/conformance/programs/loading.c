@@ -53,11 +53,11 @@ CASE(its_other_names_lead_to_itself) {
     void (*other_free)(void *) = (void (*)(void *))dlsym(library, "scalable_free");
     CHECK(other_malloc != NULL && other_calloc != NULL && usable != NULL && other_free != NULL, "%s", dlerror());
     void *own = library_malloc(2000);
-    CHECK(usable(own) == 2048, "%zu usable bytes, which the C library's block might have", usable(own));
+    CHECK(usable(own) == 2112, "%zu usable bytes, which the C library's block might have", usable(own));
     for (unsigned i = 0; i < 100; i++) {
         void *blocks[] = {other_malloc(2000), other_calloc(4, 500)};
         for (unsigned k = 0; k < 2; k++) {
-            CHECK(usable(blocks[k]) == 2048, "%zu usable bytes: the C library's", usable(blocks[k]));
+            CHECK(usable(blocks[k]) == 2112, "%zu usable bytes: the C library's", usable(blocks[k]));
             other_free(blocks[k]);
         }
     }

@@ -6,7 +6,7 @@ use super::Ground;
 use super::huge::{HUGE_FROM, Wanted};
 use super::score::Score;
 use crate::os;
-use crate::size_class::{Class, ClassInfo};
+use crate::size_class::{Class, ClassInfo, LINE};
 use crate::span::Span;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::units::UNIT;
@@ -116,7 +116,7 @@ impl Watched {
     }
 }
 
-/// Whether blocks of a class are no larger than a page.
+/// Whether blocks of a class are no larger than a page, or a page and a line.
 fn is_short(info: &ClassInfo) -> bool {
-    info.size as usize <= os::PAGE
+    info.size as usize <= os::PAGE + LINE
 }

@@ -1,12 +1,18 @@
 //! When memory goes back to the system: thresholds, limits, large pages; and what the statistics say of it.
 
 use super::*;
+use crate::size_class;
 use crate::statistics::Statistics;
 use crate::thresholds::Parameter;
 
 /// Bytes of free memory that the system has not got back.
 fn retained(allocator: &Allocator) -> usize {
     allocator.statistics().retained
+}
+
+/// Bytes of the blocks that serve small requests of `size` bytes.
+fn class_size(size: usize) -> usize {
+    size_class::of(size_class::class_of(size).expect("a small size")).size as usize
 }
 
 #[test]
@@ -58,7 +64,7 @@ fn what_a_thread_stores_serves_other_sizes_before_the_program_grows() {
     let free = |blocks: Vec<Filled>| blocks.into_iter().for_each(|block| block.free(allocator, heap));
     free(of(512, 40));
     // What it asks for again and again it stores.
-    (0..4).for_each(|_| free(of(4096, 200)));
+    (0..8).for_each(|_| free(of(4096, 200)));
     assert!(heap.stored_bytes() > 100 * 4096, "{} bytes", heap.stored_bytes());
     let before = runs();
     let others = of(512, 1000);
@@ -77,7 +83,7 @@ fn before_the_program_grows_its_threads_give_back_what_they_keep() {
     };
     let cached = |size| {
         let statistics = allocator.statistics();
-        let class = statistics.classes.iter().find(|class| class.size == size).expect("a class");
+        let class = statistics.classes.iter().find(|class| class.size == class_size(size)).expect("a class");
         (class.cached, statistics.large_cached)
     };
     // Relaxed: nobody else is there.
@@ -112,8 +118,9 @@ fn a_heap_that_no_thread_uses_keeps_no_more_than_a_magazine_of_longer_blocks() {
     blocks.into_iter().for_each(|block| block.free(allocator, heap));
     let cached = || {
         let statistics = allocator.statistics();
-        [512, 4096]
-            .map(|size| statistics.classes.iter().find(|class| class.size == size).expect("a class").cached)
+        [512, 4096].map(|size| {
+            statistics.classes.iter().find(|class| class.size == class_size(size)).expect("a class").cached
+        })
     };
     assert!(cached().iter().all(|&blocks| blocks > 8), "{:?}", cached());
     // SAFETY: the heap is used no more.
