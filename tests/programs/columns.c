@@ -4,18 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static double **matrix(int rows) {
-    double **all = malloc(rows * sizeof *all);
-    for (int i = 0; all && i < rows; i++) {
-        all[i] = malloc(rows * sizeof **all);
-        if (!all[i])
-            abort();
-        for (int j = 0; j < rows; j++)
-            all[i][j] = i - j;
-    }
-    if (!all)
+static void *zeroed(size_t count, size_t size) {
+    void *block = calloc(count, size);
+    if (!block)
         abort();
-    return all;
+    return block;
 }
 
 int main(int count, char **argument) {
@@ -24,7 +17,18 @@ int main(int count, char **argument) {
         fputs("usage: columns ROWS TIMES\n", stderr);
         return 2;
     }
-    double **left = matrix(rows), **right = matrix(rows), **product = matrix(rows), trace = 0;
+    double **matrices[3], trace = 0;
+    for (int m = 0; m < 3; m++)
+        matrices[m] = zeroed(rows, sizeof *matrices[m]);
+    double **left = matrices[0], **right = matrices[1], **product = matrices[2];
+    for (int i = 0; i < rows; i++) {
+        for (int m = 0; m < 3; m++)
+            matrices[m][i] = zeroed(rows, sizeof **matrices[m]);
+        for (int j = 0; j < rows; j++) {
+            left[i][j] = i + j;
+            right[i][j] = i - j;
+        }
+    }
     for (int time = 0; time < times; time++)
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < rows; j++) {
