@@ -1,6 +1,6 @@
 //! Size classes: which block sizes exist, and which one serves a request.
 //!
-//! Sizes go up in steps of 16 bytes to 256, and in eight steps a doubling to 1 KiB. Beyond that they are what [`LONG_LINES`] says: powers of two, their eighths to 4 KiB, and of each doubling
+//! Sizes go up in steps of 16 bytes to 256, and in eight steps a doubling to 1 KiB. Beyond that they are what [`LONG_LINES`] says: powers of two, their eighths to 4 KiB (twice two of them give one), and of each doubling
 //! from there an eighth, a quarter, a half and three quarters, each of them a cache line longer, so that the beginnings of neighbouring blocks lie in different sets of the processor's caches. A block is at
 //! most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
 
