@@ -154,8 +154,8 @@ const fn info(size: usize) -> ClassInfo {
 }
 
 /// Blocks of more than [`NEAR_MAX`] bytes, in cache lines. All but those of [`PAGE_CLASS`] are an odd number of lines long, or twice one: neighbours begin in different sets of a cache, whose number is a
-/// power of two. Blocks of 4 KiB would all begin in one of the first cache's 64 sets, which has eight or twelve places for all of them. (D. Dice, Y. Lev, M. Marathe, M. Moir, D. Nussbaum &
-/// M. Olszewski, "Cache Index-Aware Memory Allocation", ISMM 2011; in glibc and Lea's malloc a header before each block does the same.)
+/// power of two. Blocks of 4 KiB would all begin in one of the first cache's 64 sets, which has eight or twelve places for all of them. (Y. Afek, D. Dice & A. Morrison,
+/// "Cache Index-Aware Memory Allocation", ISMM 2011; in glibc and Lea's malloc a header before each block does the same.)
 const LONG_LINES: [usize; 31] = [
     17, 19, 21, 23, 25, 27, 30, 33, 37, 41, 45, 49, 55, 61, PAGE_LINES, 65, 73, 81, 97, 113, 129, 145, 161,
     193, 225, 257, 289, 321, 385, 449, 513,
