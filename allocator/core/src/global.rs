@@ -16,7 +16,7 @@ use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::process::{HELPER, PROCESS};
-use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_size, far_class, lined_class};
+use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_class, far_class};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
@@ -360,7 +360,7 @@ pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
     if size | align > NEAR_MAX || align & align.wrapping_sub(1) != 0 {
         return ptr::null_mut();
     }
-    // As `aligned_size`; 0 for a size or an alignment of 0, which is near no class.
+    // As `aligned_class`; 0 for a size or an alignment of 0, which is near no class.
     malloc_near((size + align).wrapping_sub(1) & align.wrapping_neg())
 }
 
@@ -369,9 +369,8 @@ pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
     let heap = thread_local::heap();
     // What lies in magazines came from spans: it is aligned as its size is.
-    let block = aligned_size(size, align)
-        .and_then(|size| lined_class(heap.near(), size, align))
-        .map_or(ptr::null_mut(), |class| heap.place(class).pop());
+    let class = aligned_class(heap.near(), size, align);
+    let block = class.map_or(ptr::null_mut(), |class| heap.place(class).pop());
     if block.is_null() { malloc_aligned_slow(size, align) } else { block }
 }
 

@@ -197,7 +197,7 @@ pub(crate) const NEAR_MAX: usize = 1 << 10;
 pub(crate) type Near = [u8; NEAR_MAX / QUANTUM];
 
 /// The class of blocks that lie at multiples of 4 KiB, for requests that say so. All others get the next one.
-pub(crate) const PAGE_CLASS: Class = first((PAGE_LINES * LINE) as u32);
+const PAGE_CLASS: Class = first((PAGE_LINES * LINE) as u32);
 
 /// Classes of the requests of `quantum`, 2 · `quantum`, … bytes.
 const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
@@ -306,24 +306,25 @@ pub(crate) fn far_class(size: usize) -> Option<Class> {
     FAR.get(size.wrapping_sub(1) / LINE).map(|&class| usize::from(class))
 }
 
-/// The class that serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
-pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
-    let size = aligned_size(size, align)?;
-    lined_class(&NEAR_TABLE, size, align).or_else(|| (size <= PAGE_LINES * LINE).then_some(PAGE_CLASS))
-}
-
-/// The size whose class, if there is one, serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
+/// The class that serves `size` bytes at multiples of `align` (a power of two), by a copy of [`NEAR`]; `None`: no class does.
 #[inline(always)]
-pub(crate) fn aligned_size(size: usize, align: usize) -> Option<usize> {
-    (size <= SMALL_MAX && align <= UNIT).then(|| (size.max(1) + align - 1) & !(align - 1))
-}
-
-/// The class of `size` bytes, a multiple of `align`, by a copy of [`NEAR`], if there is one whose blocks lie at multiples of `align` without being meant to.
-#[inline(always)]
-pub(crate) fn lined_class(near: &Near, size: usize, align: usize) -> Option<Class> {
+pub(crate) fn aligned_class(near: &Near, size: usize, align: usize) -> Option<Class> {
+    if size > SMALL_MAX || align > UNIT {
+        return None;
+    }
     // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment. Up to NEAR_MAX, all multiples of a class's step are classes up to the next power of two: what
     // is a multiple of the alignment, too, is such a class, or below one that is. Beyond, all are multiples of a line.
-    near_class(near, size).or_else(|| if align <= LINE { far_class(size) } else { None })
+    let size = (size.max(1) + align - 1) & !(align - 1);
+    match near_class(near, size) {
+        None if align > LINE => (size <= PAGE_LINES * LINE).then_some(PAGE_CLASS),
+        None => far_class(size),
+        class => class,
+    }
+}
+
+/// As [`aligned_class`], by [`NEAR`].
+pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
+    aligned_class(&NEAR_TABLE, size, align)
 }
 
 impl ClassInfo {
