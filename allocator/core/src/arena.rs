@@ -398,6 +398,7 @@ impl Spans {
     fn release(&mut self, below: Below, class: Class, span: &'static Span) {
         self.unlist(class, span);
         self.disown(class, span);
+        span.uncut();
         self.free(below, span);
     }
 

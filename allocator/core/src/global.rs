@@ -16,7 +16,9 @@ use crate::large::{self, Foreign, KEPT_MAX};
 use crate::options::Name;
 use crate::os;
 use crate::process::{HELPER, PROCESS};
-use crate::size_class::{NEAR_MAX, QUANTUM, SMALL_MAX, aligned_class, far_class};
+use crate::size_class::{
+    NEAR_MAX, PAIRS_MAX, QUANTUM, SMALL_MAX, far_aligned_class, far_class, is_near_aligned,
+};
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread_local;
@@ -357,21 +359,26 @@ unsafe fn free(block: *mut u8) -> Result<(), Foreign> {
 /// The fast path of [`malloc_aligned`] up to 1 KiB; null: that must be asked, also about an `align` that is no power of two.
 #[inline(always)]
 pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
-    if size | align > NEAR_MAX || align & align.wrapping_sub(1) != 0 {
+    if !is_near_aligned(size, align) || align & align.wrapping_sub(1) != 0 {
         return ptr::null_mut();
     }
-    // As `aligned_class`; 0 for a size or an alignment of 0, which is near no class.
+    // As `class_of_aligned`; 0, which is near no class, for a size or an alignment of 0, and where the sum is too large for a word.
     malloc_near((size + align).wrapping_sub(1) & align.wrapping_neg())
 }
 
-/// See [`Allocator::allocate_aligned`].
+/// See [`Allocator::allocate_aligned`]; quick for what is not [near](malloc_aligned_near).
 #[inline(always)]
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
-    let heap = thread_local::heap();
-    // What lies in magazines came from spans: it is aligned as its size is.
-    let class = aligned_class(heap.near(), size, align);
-    let block = class.map_or(ptr::null_mut(), |class| heap.place(class).pop());
-    if block.is_null() { malloc_aligned_slow(size, align) } else { block }
+    if size > PAIRS_MAX
+        && let Some(class) = far_aligned_class(size, align)
+    {
+        // What lies in magazines came from spans: it is aligned as blocks of its class are.
+        let block = thread_local::heap().place(class).pop();
+        if !block.is_null() {
+            return block;
+        }
+    }
+    malloc_aligned_slow(size, align)
 }
 
 #[cold]
@@ -390,7 +397,8 @@ pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
     if size > SMALL_MAX {
         return PROCESS.allocate_zeroed(&Current::enter(), size, align);
     }
-    let block = malloc_aligned(size, align);
+    let near = malloc_aligned_near(size, align);
+    let block = if near.is_null() { malloc_aligned(size, align) } else { near };
     if !block.is_null() {
         // SAFETY: a fresh block of at least `size` bytes.
         unsafe { block.write_bytes(0, size) };

@@ -6,9 +6,9 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 
 use crate::inbox::Linked;
-use crate::size_class::{Class, MAGAZINE_SLOTS};
+use crate::size_class::{Class, MAGAZINE_SLOTS, PAIRED};
 
-/// Of blocks that are larger than this a span holds so few that a magazine's often go on in another span.
+/// Of blocks that are larger than this, and of [`PAIRED`] bytes, a span holds so few that a magazine's often go on in another span.
 const FEW_IN_A_SPAN: usize = 1024;
 
 /// A place for a pointer to a block.
@@ -72,7 +72,7 @@ impl Magazine {
     }
 
     /// Whether its blocks of `size` bytes are in order, as far as a look at both ends of four stretches tells: whoever takes them one after the other goes through memory
-    /// from one to the next, and leaves none out. (Also one of fewer than eight.) Of blocks larger than [`FEW_IN_A_SPAN`] one stretch may go on in another span. The stretches are of two lengths, so that an order that repeats itself does not pass because it fits at both ends of each.
+    /// from one to the next, and leaves none out. (Also one of fewer than eight.) Of [few in a span](FEW_IN_A_SPAN) one stretch may go on in another span. The stretches are of two lengths, so that an order that repeats itself does not pass because it fits at both ends of each.
     pub(crate) fn is_in_order(&self, size: usize) -> bool {
         let apart = usize::from(self.count.get()) / 4;
         if apart < 2 {
@@ -85,7 +85,7 @@ impl Magazine {
         };
         let first_half = broken(0, apart - 1, short) + broken(apart, 2 * apart, long);
         let second_half = broken(2 * apart, 3 * apart, long) + broken(3 * apart, 4 * apart - 1, short);
-        first_half + second_half <= usize::from(size > FEW_IN_A_SPAN)
+        first_half + second_half <= usize::from(size > FEW_IN_A_SPAN || size == PAIRED)
     }
 
     /// The blocks, oldest first.
@@ -295,7 +295,8 @@ pub(crate) mod tests {
     #[test]
     fn of_large_blocks_one_stretch_may_go_on_elsewhere() {
         let broken = |at: usize| upwards().map(move |place| place + place / at * 1000);
-        assert!(is_in_order(1088, broken(80)) && !is_in_order(1024, broken(80)));
+        assert!(is_in_order(1088, broken(80)) && is_in_order(PAIRED, broken(80)));
+        assert!(!is_in_order(1024, broken(80)));
         assert!(!is_in_order(1088, broken(40)), "three stretches");
     }
 

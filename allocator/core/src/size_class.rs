@@ -1,8 +1,8 @@
 //! Size classes: which block sizes exist, and which one serves a request.
 //!
-//! Sizes go up in steps of 16 bytes to 256, and in eight steps a doubling to 1 KiB. Beyond that they are what [`LONG_LINES`] says: powers of two, their eighths to 4 KiB (twice two of them give one), and of each doubling
-//! from there an eighth, a quarter, a half and three quarters, each of them a cache line longer, so that the beginnings of neighbouring blocks lie in different sets of the processor's caches. A block is at
-//! most 12.5 % (below 4 KiB, from 128 bytes on) or 20 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
+//! Sizes go up in steps of 16 bytes to 256, and in eight steps a doubling to 960 bytes. From 1 KiB on they are what [`LONG_LINES`] says: powers of two, their eighths to 4 KiB (twice two of them give one), and of each doubling
+//! from there a sixteenth, a quarter, a half and three quarters, each of them a cache line longer, so that the beginnings of neighbouring blocks lie in different sets of the processor's caches. A block is at
+//! most 12.5 % (from 128 bytes to 4 KiB; 13.3 % where 961 to 1024 are asked for) or 20 % larger than asked for. Sizes are multiples of 16, so every block is aligned to 16.
 
 /// log2 of [`UNIT`].
 pub(crate) const UNIT_SHIFT: u32 = 14;
@@ -68,8 +68,8 @@ pub(crate) struct ClassInfo {
     pub(crate) unordered_most: u8,
     /// Magazines of any class that wait in an inbox at most when one of this class comes.
     pub(crate) inbox_most: u8,
-    /// Whether blocks fill whole cache lines.
-    fills_lines: bool,
+    /// log2 of how far the places lie apart on which the first block of a span may begin, in bytes.
+    pub(crate) colour_shift: u8,
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 16 && SPAN_UNITS_MAX <= u8::MAX as usize);
@@ -84,10 +84,15 @@ const NONE: ClassInfo = ClassInfo {
     magazine_most: 0,
     unordered_most: 0,
     inbox_most: 0,
-    fills_lines: false,
+    colour_shift: 0,
 };
 
 impl ClassInfo {
+    /// Whether blocks fill whole cache lines.
+    const fn fills_lines(&self) -> bool {
+        (self.size as usize).is_multiple_of(LINE)
+    }
+
     /// Bytes of the blocks by which a magazine of `capacity` holds more than it may in any case.
     pub(crate) fn bytes_beyond(&self, capacity: u8) -> usize {
         usize::from(capacity.saturating_sub(self.magazine_crowded)) * self.size as usize
@@ -107,8 +112,34 @@ const fn span_units(size: usize) -> usize {
     }
 }
 
+/// [`ClassInfo::colour_shift`] of classes whose spans' first blocks begin at multiples of a line, or of two, and of those whose spans begin with a block: no run is so long.
+const BY_LINES: u8 = LINE.ilog2() as u8;
+const BY_PAIRS: u8 = BY_LINES + 1;
+const UNCOLOURED: u8 = 63;
+
+/// What is left over in a span of blocks that are an odd number of lines long, or more than [`NEAR_MAX`] bytes, is used for colours. Blocks of [`PAIRED`] bytes leave nothing over: their spans have a block less.
+const fn colour_shift(size: usize) -> u8 {
+    let lines = size / LINE;
+    if size == PAIRED {
+        BY_PAIRS
+    } else if size.is_multiple_of(LINE) && (lines % 2 == 1 || lines > NEAR_MAX / LINE && lines != PAGE_LINES)
+    {
+        BY_LINES
+    } else {
+        UNCOLOURED
+    }
+}
+
+/// Blocks of so many bytes, of one span, all begin in eight of the first cache's 64 sets, which have eight or twelve places each.
+pub(crate) const PAIRED: usize = NEAR_MAX / 2;
+/// [`span_growth`] of these: at most 127 of them lie in one span.
+const PAIRED_GROWTH: usize = 4;
+
 /// How many times as long as `units` a span of blocks of `size` bytes may be.
 const fn span_growth(size: usize, units: usize) -> usize {
+    if size == PAIRED {
+        return PAIRED_GROWTH;
+    }
     let mut growth = 1;
     while (growth + 1) * units <= SPAN_UNITS_MAX && (growth + 1) * units * UNIT / size <= SPAN_BLOCKS_MAX {
         growth += 1;
@@ -149,7 +180,7 @@ const fn info(size: usize) -> ClassInfo {
         magazine_most,
         unordered_most: (UNORDERED / (size * magazine_most as usize)) as u8,
         inbox_most: inbox(size * magazine_most as usize, fills_lines),
-        fills_lines,
+        colour_shift: colour_shift(size),
     }
 }
 
@@ -157,8 +188,8 @@ const fn info(size: usize) -> ClassInfo {
 /// power of two. Blocks of 4 KiB would all begin in one of the first cache's 64 sets, which has eight or twelve places for all of them. (Y. Afek, D. Dice & A. Morrison,
 /// "Cache Index-Aware Memory Allocation", ISMM 2011; in glibc and Lea's malloc a header before each block does the same.)
 const LONG_LINES: [usize; 31] = [
-    17, 19, 21, 23, 25, 27, 30, 33, 37, 41, 45, 49, 55, 61, PAGE_LINES, 65, 73, 81, 97, 113, 129, 145, 161,
-    193, 225, 257, 289, 321, 385, 449, 513,
+    17, 19, 21, 23, 25, 27, 30, 33, 37, 41, 45, 49, 55, 61, PAGE_LINES, 65, 69, 81, 97, 113, 129, 137, 161,
+    193, 225, 257, 273, 321, 385, 449, 513,
 ];
 
 /// Length of a block of [`PAGE_CLASS`], in cache lines: 4 KiB.
@@ -196,8 +227,14 @@ pub(crate) const NEAR_MAX: usize = 1 << 10;
 /// malloc reaches through the heap's address: one instruction and one cache line less than a table of its own.
 pub(crate) type Near = [u8; NEAR_MAX / QUANTUM];
 
-/// The class of blocks that lie at multiples of 4 KiB, for requests that say so. All others get the next one.
+/// The classes of blocks that lie at multiples of 1 and of 4 KiB, for requests that say so. All others get the next one.
+const NEAR_MAX_CLASS: Class = first(NEAR_MAX as u32);
 const PAGE_CLASS: Class = first((PAGE_LINES * LINE) as u32);
+
+/// Whether a class is for requests that say at multiples of what.
+const fn is_aligned_only(class: Class) -> bool {
+    class == NEAR_MAX_CLASS || class == PAGE_CLASS
+}
 
 /// Classes of the requests of `quantum`, 2 · `quantum`, … bytes.
 const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
@@ -205,7 +242,7 @@ const fn requests<const N: usize>(quantum: usize) -> [u8; N] {
     let mut class = 1;
     let mut index = 0;
     while index < N {
-        while (index + 1) * quantum > BUILT.0[class].size as usize || class == PAGE_CLASS {
+        while (index + 1) * quantum > BUILT.0[class].size as usize || is_aligned_only(class) {
             class += 1;
         }
         table[index] = class as u8;
@@ -227,7 +264,7 @@ const fn filling(least: u32) -> u64 {
     let mut class = 1;
     while class <= CLASSES {
         let info = &BUILT.0[class];
-        bits |= ((info.fills_lines && info.size >= least) as u64) << class;
+        bits |= ((info.fills_lines() && info.size >= least) as u64) << class;
         class += 1;
     }
     bits
@@ -271,7 +308,7 @@ const _: () = assert!(BUILT.0[CLASSES].size as usize == SMALL_MAX);
 
 /// The smallest class that fills lines and whose blocks are no smaller than those of `class`.
 const fn filling_from(mut class: Class) -> Class {
-    while !BUILT.0[class].fills_lines {
+    while !BUILT.0[class].fills_lines() {
         class += 1;
     }
     class
@@ -306,31 +343,53 @@ pub(crate) fn far_class(size: usize) -> Option<Class> {
     FAR.get(size.wrapping_sub(1) / LINE).map(|&class| usize::from(class))
 }
 
-/// The class that serves `size` bytes at multiples of `align` (a power of two), by a copy of [`NEAR`]; `None`: no class does.
+/// Up to so many bytes classes for any request serve those at multiples of 128.
+pub(crate) const PAIRS_MAX: usize = NEAR_MAX - 2 * LINE;
+
+/// The class that serves `size` bytes, more than [`PAIRS_MAX`], at multiples of `align` (a power of two); `None`: no class does.
 #[inline(always)]
-pub(crate) fn aligned_class(near: &Near, size: usize, align: usize) -> Option<Class> {
-    if size > SMALL_MAX || align > UNIT {
-        return None;
-    }
-    // Spans start at multiples of UNIT: a block is aligned if its size is a multiple of the alignment. Up to NEAR_MAX, all multiples of a class's step are classes up to the next power of two: what
-    // is a multiple of the alignment, too, is such a class, or below one that is. Beyond, all are multiples of a line.
-    let size = (size.max(1) + align - 1) & !(align - 1);
-    match near_class(near, size) {
-        None if align > LINE => (size <= PAGE_LINES * LINE).then_some(PAGE_CLASS),
-        None => far_class(size),
-        class => class,
+pub(crate) fn far_aligned_class(size: usize, align: usize) -> Option<Class> {
+    match size.max(align) {
+        _ if align <= LINE => far_class(size),
+        ..=NEAR_MAX => Some(NEAR_MAX_CLASS),
+        most => (most <= PAGE_LINES * LINE).then_some(PAGE_CLASS),
     }
 }
 
-/// As [`aligned_class`], by [`NEAR`].
+/// Whether the class that serves `size` bytes at multiples of `align` (a power of two) serves any request for `size` rounded up to a multiple of `align`, if that is near:
+/// from 128 on up to [`PAIRS_MAX`], from 256 on up to 256 bytes, beyond never.
+#[inline(always)]
+pub(crate) fn is_near_aligned(size: usize, align: usize) -> bool {
+    size.wrapping_add(align.wrapping_mul(5)) <= PAIRS_MAX + 5 * 2 * LINE
+}
+
+/// The class that serves `size` bytes at multiples of `align` (a power of two); `None`: no class does.
 pub(crate) fn class_of_aligned(size: usize, align: usize) -> Option<Class> {
-    aligned_class(&NEAR_TABLE, size, align)
+    if size > SMALL_MAX || align > UNIT {
+        return None;
+    }
+    // A block is aligned if its size and its span's colour are multiples of the alignment. Up to NEAR_MAX, all multiples of a class's step are classes up to the next power of two: what
+    // is a multiple of the alignment, too, is such a class, or below one that is. Colours are multiples of a line, those of PAIRED bytes of two.
+    let size = (size.max(1) + align - 1) & !(align - 1);
+    let uncoloured = if size == PAIRED && align > 2 * LINE { size + align } else { size };
+    if uncoloured > PAIRS_MAX {
+        return far_aligned_class(uncoloured, align);
+    }
+    near_class(&NEAR_TABLE, uncoloured)
 }
 
 impl ClassInfo {
     /// Blocks of a span of `units` units. One that is longer than the largest span should be holds no more than that.
     pub(crate) fn blocks(&self, units: usize) -> usize {
         units.min(self.next_units(usize::MAX)) * UNIT / self.size as usize
+            - usize::from(self.colour_shift == BY_PAIRS)
+    }
+
+    /// How far behind a span's beginning its first block begins, in bytes, if it is the span of number `number` of its length in memory and `left` bytes are left over: spans one after the other begin on
+    /// places one after the other, all of them within a page. (J. Bonwick's colouring, "The Slab Allocator", 1994.)
+    pub(crate) fn colour(&self, number: usize, left: usize) -> usize {
+        let places = ((left + LINE) >> self.colour_shift).clamp(1, PAGE_LINES);
+        (number % places) << self.colour_shift
     }
 
     /// Units of the next span where the class has `owned` units already: spans grow with what they are part of, so that a busy
@@ -353,103 +412,4 @@ pub(crate) const fn of(class: Class) -> &'static ClassInfo {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::os;
-
-    #[test]
-    fn every_request_gets_the_smallest_class_that_holds_it() {
-        for size in 1..=SMALL_MAX {
-            let class = class_of(size).expect("small");
-            let smallest =
-                (1..=CLASSES).find(|&class| class != PAGE_CLASS && of(class).size as usize >= size);
-            assert_eq!(Some(class), smallest);
-        }
-        assert_eq!(class_of(0), None);
-        assert_eq!(class_of(SMALL_MAX + 1), None);
-        assert_eq!(class_of(usize::MAX), None);
-    }
-
-    #[test]
-    fn classes_waste_no_more_than_they_say() {
-        for class in 2..=CLASSES {
-            let (size, smaller) = (of(class).size, of(class - 1).size);
-            let slack = f64::from(size - smaller) / f64::from(smaller);
-            let bound = match smaller {
-                ..128 => 1.0,
-                128..4096 => 0.125,
-                _ => 0.2,
-            };
-            assert!(slack <= bound, "{size}");
-            let info = of(class);
-            let largest = info.next_units(usize::MAX);
-            assert!(info.blocks(largest) <= SPAN_BLOCKS_MAX && largest <= SPAN_UNITS_MAX);
-        }
-    }
-
-    #[test]
-    fn the_reciprocal_finds_every_block() {
-        for class in 1..=CLASSES {
-            let info = of(class);
-            for index in 0..info.blocks(info.next_units(usize::MAX)) as u64 {
-                let offset = index * u64::from(info.size);
-                assert_eq!((offset * u64::from(info.reciprocal)) >> 32, index);
-            }
-        }
-    }
-
-    #[test]
-    fn filling_classes_fill_lines_and_are_no_larger_than_they_must_be() {
-        for size in 1..=NEAR_MAX {
-            let class = near_class(&NEAR_FILLING, size).expect("near");
-            let smallest = (1..=CLASSES).find(|&class| fills_lines(class) && of(class).size as usize >= size);
-            assert_eq!(Some(class), smallest);
-        }
-        assert!((NEAR_MAX + 1..=SMALL_MAX).all(|size| far_class(size).is_some_and(fills_lines)));
-    }
-
-    #[test]
-    fn an_aligned_class_is_aligned() {
-        for align in (0..=UNIT.ilog2()).map(|shift| 1 << shift) {
-            for size in (0..=SMALL_MAX).step_by(if cfg!(miri) { 499 } else { 1 }) {
-                let rounded = size.max(1).next_multiple_of(align);
-                let expected = if rounded <= NEAR_MAX || align <= LINE {
-                    let aligned = |class: &Class| (of(*class).size as usize).is_multiple_of(align);
-                    (1..=CLASSES).find(|class| {
-                        of(*class).size as usize >= size && aligned(class) && *class != PAGE_CLASS
-                    })
-                } else {
-                    (rounded <= os::PAGE).then_some(PAGE_CLASS)
-                };
-                assert_eq!(class_of_aligned(size, align), expected, "{size} bytes at multiples of {align}");
-            }
-        }
-        assert_eq!(class_of_aligned(16, 32 << 10), None);
-    }
-
-    #[test]
-    fn long_blocks_that_are_neighbours_begin_in_different_sets_of_a_cache() {
-        const SETS: usize = 64;
-        for class in (1..=CLASSES).filter(|&class| of(class).size as usize > NEAR_MAX && class != PAGE_CLASS)
-        {
-            let info = of(class);
-            let mut begin = [0; SETS];
-            let blocks = info.blocks(info.next_units(usize::MAX));
-            (0..blocks).for_each(|index| begin[index * info.size as usize / LINE % SETS] += 1);
-            let most = begin.iter().max();
-            assert!(
-                most <= Some(&(2 * blocks.div_ceil(SETS))),
-                "{most:?} of {blocks} blocks of {}",
-                info.size
-            );
-        }
-    }
-
-    #[test]
-    fn a_class_is_busy_from_sixteen_of_its_shortest_spans_on() {
-        for info in &INFO[1..=CLASSES] {
-            let units = usize::from(info.units);
-            assert!(!info.is_busy(16 * units - 1) && info.is_busy(16 * units));
-        }
-    }
-}
+mod tests;

@@ -42,7 +42,7 @@ fn ones(count: usize) -> u64 {
 /// What is needed to take blocks back lies in the first cache line, for spans of up to 64 blocks all of it.
 #[repr(C, align(64))]
 pub(crate) struct Span {
-    /// Address of the first byte.
+    /// Address of the first byte; while it is cut into blocks, of the first block.
     pub(crate) start: Cell<usize>,
     /// Length in units.
     pub(crate) units: Cell<usize>,
@@ -144,14 +144,28 @@ impl Span {
 
     /// Cuts the span into blocks of `class`, none of them handed out.
     pub(crate) fn cut(&self, class: Class) {
+        let (info, start, units) = (size_class::of(class), self.start.get(), self.units.get());
+        let blocks = info.blocks(units);
+        let left = self.bytes() - blocks * info.size as usize;
+        self.start.set(start + info.colour(start / UNIT / units, left));
         self.class.set(class as u8);
-        self.blocks.set(size_class::of(class).blocks(self.units.get()) as u16);
+        self.blocks.set(blocks as u16);
         self.fresh.set(0);
         self.freed.set(0);
         self.purged.set(0);
         for word in &self.free {
             word.set(0);
         }
+    }
+
+    /// Where the span begins that is cut into blocks.
+    fn base(&self) -> usize {
+        self.start.get() & !(UNIT - 1)
+    }
+
+    /// Makes it a run again, as before [`cut`](Self::cut).
+    pub(crate) fn uncut(&self) {
+        self.start.set(self.base());
     }
 
     /// The class of a small span.
@@ -179,57 +193,60 @@ impl Span {
     pub(crate) fn take(&self, slots: &[Slot]) -> usize {
         let info = size_class::of(self.class());
         let (start, size) = (self.start.get(), info.size as usize);
-        let mut left = slots.len();
-        let put = |slot: &Slot, block: usize| slot.set(ptr::with_exposed_provenance_mut(block));
-        // Blocks of neighbouring addresses, the lowest of index `first`.
-        let mut run = |first: usize, count: usize| {
-            // Eight at once: see `run`.
-            let (eights, others) = slots[left - count..left].as_chunks();
-            let mut block = start + (first + count) * size;
-            for [a, b, c, d, e, f, g, h] in eights {
-                put(a, block - size);
-                put(b, block - 2 * size);
-                put(c, block - 3 * size);
-                block -= 4 * size;
-                put(d, block);
-                put(e, block - size);
-                put(f, block - 2 * size);
-                put(g, block - 3 * size);
-                block -= 4 * size;
-                put(h, block);
-            }
-            for (index, slot) in (first..).zip(others.iter().rev()) {
-                put(slot, start + index * size);
-            }
-            left -= count;
-            left
-        };
-        let mut wanted = slots.len();
         let (mut index, mut freed) = (0, usize::from(self.freed.get()));
-        while wanted > 0 && freed > 0 {
-            let word = &self.free[index];
-            let mut bits = word.get();
-            while bits != 0 && wanted > 0 {
+        let (before, wanted, mut slots) = (freed, slots.len(), slots);
+        while !slots.is_empty() {
+            // Blocks of neighbouring addresses: of those that came back, or of those never used.
+            let (first, count) = if freed > 0 {
+                let word = &self.free[index];
+                let bits = word.get();
+                if bits == 0 {
+                    index += 1;
+                    continue;
+                }
                 let first = bits.trailing_zeros();
-                let count = ((bits >> first).trailing_ones() as usize).min(wanted);
-                wanted = run(index * 64 + first as usize, count);
-                bits &= !(ones(count) << first);
+                let count = ((bits >> first).trailing_ones() as usize).min(slots.len());
+                word.set(bits & !(ones(count) << first));
                 freed -= count;
+                (index * 64 + first as usize, count)
+            } else {
+                let first = usize::from(self.fresh.get());
+                let count = slots.len().min(self.blocks() - first);
+                if count == 0 {
+                    break;
+                }
+                self.fresh.set((first + count) as u16);
+                (first, count)
+            };
+            let (rest, run) = slots.split_at(slots.len() - count);
+            slots = rest;
+            let mut block = start + (first + count - 1) * size;
+            let mut put = |slot: &Slot| {
+                slot.set(ptr::with_exposed_provenance_mut(block));
+                block -= size;
+            };
+            // Eight at once: the loop's own cost is more than a block's.
+            let (others, eights) = run.as_rchunks();
+            others.iter().for_each(&mut put);
+            for [a, b, c, d, e, f, g, h] in eights {
+                put(a);
+                put(b);
+                put(c);
+                put(d);
+                put(e);
+                put(f);
+                put(g);
+                put(h);
             }
-            word.set(bits);
-            index += 1;
         }
-        if usize::from(self.freed.replace(freed as u16)) != freed {
+        if freed != before {
+            self.freed.set(freed as u16);
             // Of any page; which ones would cost more to tell than to give back again.
             self.purged.set(0);
         }
         self.taken.set(true);
         self.riddled.set(true);
-        let first = usize::from(self.fresh.get());
-        let count = wanted.min(self.blocks() - first);
-        run(first, count);
-        self.fresh.set((first + count) as u16);
-        slots.len() - (wanted - count)
+        wanted - slots.len()
     }
 
     /// Whether the counts agree with the bits.
@@ -312,7 +329,7 @@ mod tests {
     fn give_back(span: &Span, blocks: impl IntoIterator<Item = *mut u8>) -> usize {
         let blocks = blocks.into_iter().map(Cell::new).collect::<Vec<_>>();
         let mut back = 0;
-        while back < blocks.len() && span.offset(&blocks[back]).is_some() {
+        while back < blocks.len() && span.offset(size_class::of(span.class()), &blocks[back]).is_some() {
             back += span.take_back(size_class::of(span.class()), &blocks[back..]);
         }
         back
@@ -350,6 +367,23 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(take(&span, last), sorted.iter().map(|&index| blocks[index]).collect::<Vec<_>>());
         assert!(span.is_valid());
+    }
+
+    #[test]
+    fn blocks_of_a_span_are_none_of_the_one_before() {
+        let class = size_class::class_of(1024).expect("small");
+        let units: usize = size_class::of(class).units.into();
+        for number in 64..80 {
+            let spans = [0, 1].map(|next| {
+                let span = Span::new((number + next) * units * UNIT, units, Use::Free, false, 0);
+                span.cut(class);
+                span
+            });
+            let [before, after] = spans.each_ref().map(|span| take(span, span.room()));
+            assert!(before.iter().all(|block| block.addr() < spans[1].base()));
+            assert_eq!(give_back(&spans[0], [before[14], before[13], after[0]]), 2);
+            assert!(spans[0].is_valid());
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 enum { LEAST = 16, MOST = 1 << 30 };
 
-static const size_t sizes[] = {1, 16, 100, 4096, 70000, 3u << 20};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+static const size_t sizes[] = {1, 16, 100, 250, 500, 700, 1000, 1024, 4096, 70000, 3u << 20};
+enum { SIZES = sizeof sizes / sizeof *sizes, FEW = 3, MANY = 100 };
 
 static void check_block(unsigned char *block, size_t alignment, size_t size) {
     CHECK(block != NULL, "no block of %zu aligned to %zu", size, alignment);
@@ -15,17 +15,18 @@ static void check_block(unsigned char *block, size_t alignment, size_t size) {
     block[usable - 1] = 1;
 }
 
-/* Three blocks of each size and alignment live at the same time, none overwrites another. */
+/* Several blocks of each size and alignment live at the same time, small ones in several spans; none overwrites another. */
 static void check_all(void *(*allocate)(size_t alignment, size_t size)) {
     for (size_t alignment = LEAST; alignment <= MOST; alignment *= 2) {
         for (size_t s = 0; s < SIZES; s++) {
-            unsigned char *blocks[3];
-            for (unsigned i = 0; i < 3; i++) {
+            unsigned char *blocks[MANY];
+            unsigned count = sizes[s] <= 4096 && alignment <= 4096 ? MANY : FEW;
+            for (unsigned i = 0; i < count; i++) {
                 blocks[i] = allocate(alignment, sizes[s]);
                 check_block(blocks[i], alignment, sizes[s]);
                 fill(blocks[i], sizes[s], i);
             }
-            for (unsigned i = 0; i < 3; i++) {
+            for (unsigned i = 0; i < count; i++) {
                 CHECK(mismatch(blocks[i], 0, sizes[s], i) == sizes[s], "block %u overwritten", i);
                 free(blocks[i]);
             }

@@ -55,7 +55,7 @@ impl<'a> Batch<'a> {
             let first = left.trailing_zeros() as usize;
             let pages = (left >> first).trailing_ones() as usize;
             left &= !(super::ones(pages) << first);
-            self.parts[self.count] = Part { start: span.start.get() + first * PAGE, len: pages * PAGE };
+            self.parts[self.count] = Part { start: span.base() + first * PAGE, len: pages * PAGE };
             self.spans[self.count] = Some(span);
             self.count += 1;
         }
@@ -76,7 +76,7 @@ impl<'a> Batch<'a> {
         for (part, span) in parts.iter().zip(self.spans.iter().flatten()) {
             // SAFETY: as above.
             if together || unsafe { os::purge(part.start, part.len) } {
-                let pages = super::ones(part.len / PAGE) << ((part.start - span.start.get()) / PAGE);
+                let pages = super::ones(part.len / PAGE) << ((part.start - span.base()) / PAGE);
                 span.purged.set(span.purged.get() | pages);
             }
         }
@@ -88,6 +88,7 @@ impl Span {
     /// The pages in which no block is handed out, and some block was.
     fn holes(&self) -> Pages {
         let size = size_class::of(self.class()).size as usize;
+        let before = self.start.get() - self.base();
         let fresh = usize::from(self.fresh.get());
         let mut pages = 0;
         let mut index = 0;
@@ -99,8 +100,9 @@ impl Span {
             }
             let end = index + free;
             // What was never handed out, behind the last block, is free as well, and untouched but for the first page.
-            let end_bytes = if end == fresh { (end * size).next_multiple_of(PAGE) } else { end * size };
-            let (first, last) = ((index * size).div_ceil(PAGE), end_bytes / PAGE);
+            let bytes = before + end * size;
+            let last = if end == fresh { bytes.div_ceil(PAGE) } else { bytes / PAGE };
+            let first = if index == 0 { 0 } else { (before + index * size).div_ceil(PAGE) };
             if first < last {
                 pages |= super::ones(last - first) << first;
             }
@@ -135,10 +137,16 @@ mod tests {
 
     /// A span of memory of the simulated system, with all blocks of `size` bytes handed out, written, and all but `kept` back.
     fn riddled(size: usize, kept: &[usize]) -> (Span, Vec<*mut u8>) {
+        riddled_behind(0, size, kept)
+    }
+
+    /// As [`riddled`], behind so many spans.
+    fn riddled_behind(spans: usize, size: usize, kept: &[usize]) -> (Span, Vec<*mut u8>) {
         let class = class_of(size).expect("small");
         let units: usize = size_class::of(class).units.into();
-        let start = os::map(units * UNIT, UNIT).expect("memory").as_ptr();
-        let span = Span::new(start.expose_provenance(), units, Use::Small, false, 0);
+        let start = os::map((spans + 1) * units * UNIT, UNIT).expect("memory").as_ptr();
+        let start = start.expose_provenance() + spans * units * UNIT;
+        let span = Span::new(start, units, Use::Small, false, 0);
         span.cut(class);
         let slots = vec![Cell::new(ptr::null_mut()); span.room()];
         span.take(&slots);
@@ -152,6 +160,15 @@ mod tests {
             span.take_back(size_class::of(class), &[Cell::new(blocks[index])]);
         }
         (span, blocks)
+    }
+
+    /// The pages of a span in which blocks lie, but for those of the block `kept`.
+    fn beside(span: &Span, blocks: &[*mut u8], kept: *mut u8) -> Pages {
+        let size = size_class::of(span.class()).size as usize;
+        let [kept, last] = [kept, blocks[blocks.len() - 1]].map(|block| block.addr() - span.base());
+        let used = kept / PAGE..(kept + size).div_ceil(PAGE);
+        let pages = |count: usize| -> Pages { (1 << count) - 1 };
+        pages((last + size).div_ceil(PAGE)) & !(pages(used.len()) << used.start)
     }
 
     /// A look at a span, and what it cost.
@@ -184,11 +201,31 @@ mod tests {
     fn blocks_larger_than_a_page_free_the_pages_that_are_theirs_alone() {
         let (span, blocks) = riddled(5120, &[1]);
         purge(&span);
-        assert_eq!(span.holes().count_ones() as usize, span.units.get() * UNIT / PAGE - 2);
+        assert_eq!(span.holes(), beside(&span, &blocks, blocks[1]));
         assert_eq!(purge(&span), (Look::Searched, TOGETHER));
         // SAFETY: a live block.
         let content = unsafe { core::slice::from_raw_parts(blocks[1], 5120) };
         assert!(content.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn holes_end_where_blocks_begin_whatever_the_colour() {
+        let mut coloured = 0;
+        for spans in 0..8 {
+            let (span, blocks) = riddled_behind(spans, 2600, &[5]);
+            let base = span.base();
+            coloured += usize::from(span.start.get() > base);
+            assert_eq!(span.holes(), beside(&span, &blocks, blocks[5]), "{:x}", span.start.get());
+            purge(&span);
+            assert_eq!(purge(&span).0, Look::Searched);
+            // SAFETY: a live block, and memory of the span.
+            let (content, first) =
+                unsafe { (core::slice::from_raw_parts(blocks[5], 2600), blocks[0].read()) };
+            assert!(content.iter().all(|&byte| byte == 7) && first == 0);
+            span.uncut();
+            assert_eq!(span.start.get(), base);
+        }
+        assert!(coloured >= 4);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Span {
             if step == 0 {
                 return taken + self.set_several_free(info, rest);
             }
-            let Some(offset) = self.offset(&rest[0]) else { break };
+            let Some(offset) = self.offset(info, &rest[0]) else { break };
             taken += self.set_run_free(self.index(info, offset), step, rest);
         }
         taken
@@ -124,7 +124,7 @@ impl Span {
         let mut touched = 0u32;
         let mut count = 0;
         for slot in blocks {
-            let Some(offset) = self.offset(slot) else { break };
+            let Some(offset) = self.offset(info, slot) else { break };
             let index = self.index(info, offset);
             if mem::replace(&mut bytes.as_flattened_mut()[index % (WORDS * 64)], 1) != 0 {
                 sync::die(FREE_ALREADY);
@@ -146,11 +146,11 @@ impl Span {
         count
     }
 
-    /// How far from the start a block of this span begins, in bytes.
+    /// How far from the first block a block of this span begins, in bytes.
     #[inline(always)]
-    pub(super) fn offset(&self, block: &Slot) -> Option<usize> {
+    pub(super) fn offset(&self, info: &ClassInfo, block: &Slot) -> Option<usize> {
         let offset = block.get().addr().wrapping_sub(self.start.get());
-        if offset < self.bytes() { Some(offset) } else { None }
+        if offset < self.blocks() * info.size as usize { Some(offset) } else { None }
     }
 
     /// Sets the bits of the first one of `blocks`, whose index is given, and of those after it that lie `step` bytes apart, a block's size up or down; how many

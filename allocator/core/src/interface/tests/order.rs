@@ -54,7 +54,7 @@ fn shuffle(blocks: &mut [*mut u8], within: usize) {
 #[cfg_attr(miri, ignore = "hundreds of thousands of blocks take hours")]
 fn many_blocks_that_were_freed_in_no_order_come_back_in_that_of_their_addresses() {
     // Classes that fill lines and others.
-    for size in [16, 48, 64, 640, 1024] {
+    for size in [16, 48, 64, 512, 640, 1088] {
         let all_over = neighbours(MANY, size, |blocks| shuffle(blocks, usize::MAX));
         assert!(all_over > 0.7, "{size} bytes: {all_over}");
         let nearby = neighbours(MANY, size, |blocks| shuffle(blocks, 50));
