@@ -282,7 +282,7 @@ unsafe extern "C" fn posix_memalign_far(result: *mut *mut c_void, align: usize, 
     if !align.is_power_of_two() {
         return libc::EINVAL;
     }
-    let block = ample_core::malloc_aligned(size, align);
+    let block = ample_core::malloc_aligned_far(size, align);
     if block.is_null() {
         return libc::ENOMEM;
     }
@@ -303,7 +303,7 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 #[inline(never)]
 extern "C" fn memalign_far(align: usize, size: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {
-        Some(align) => or_enomem(ample_core::malloc_aligned(size, align)),
+        Some(align) => or_enomem(ample_core::malloc_aligned_far(size, align)),
         None => fail(libc::EINVAL),
     }
 }

@@ -25,7 +25,7 @@ const DEFAULT_ALIGN: usize = 16;
 
 /// One attempt; NULL: no memory.
 extern "C" fn attempt(size: usize, align: usize) -> *mut c_void {
-    ample_core::malloc_aligned(size, align).cast()
+    ample_core::malloc_aligned_far(size, align).cast()
 }
 
 // ample_new_failed(size, align): loop { handler = get_new_handler(); if none throw; handler(); if attempt → return }

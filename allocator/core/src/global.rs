@@ -356,7 +356,7 @@ unsafe fn free(block: *mut u8) -> Result<(), Foreign> {
     }
 }
 
-/// The fast path of [`malloc_aligned`] up to 1 KiB; null: that must be asked, also about an `align` that is no power of two.
+/// The fast path of [`malloc_aligned`] up to 1 KiB; null: [`malloc_aligned_far`] must be asked, also about an `align` that is no power of two.
 #[inline(always)]
 pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
     if !is_near_aligned(size, align) || align & align.wrapping_sub(1) != 0 {
@@ -366,19 +366,20 @@ pub fn malloc_aligned_near(size: usize, align: usize) -> *mut u8 {
     malloc_near((size + align).wrapping_sub(1) & align.wrapping_neg())
 }
 
-/// See [`Allocator::allocate_aligned`]; quick for what is not [near](malloc_aligned_near).
+/// See [`Allocator::allocate_aligned`].
 #[inline(always)]
 pub fn malloc_aligned(size: usize, align: usize) -> *mut u8 {
-    if size > PAIRS_MAX
-        && let Some(class) = far_aligned_class(size, align)
-    {
-        // What lies in magazines came from spans: it is aligned as blocks of its class are.
-        let block = thread_local::heap().place(class).pop();
-        if !block.is_null() {
-            return block;
-        }
-    }
-    malloc_aligned_slow(size, align)
+    let near = malloc_aligned_near(size, align);
+    if near.is_null() { malloc_aligned_far(size, align) } else { near }
+}
+
+/// What remains of [`malloc_aligned`]; quick for blocks that are not near.
+#[inline(always)]
+pub fn malloc_aligned_far(size: usize, align: usize) -> *mut u8 {
+    let class = if size > PAIRS_MAX { far_aligned_class(size, align) } else { None };
+    // What lies in magazines came from spans: it is aligned as blocks of its class are.
+    let block = class.map_or(ptr::null_mut(), |class| thread_local::place(class).pop());
+    if block.is_null() { malloc_aligned_slow(size, align) } else { block }
 }
 
 #[cold]
@@ -397,8 +398,7 @@ pub fn malloc_zeroed(size: usize, align: usize) -> *mut u8 {
     if size > SMALL_MAX {
         return PROCESS.allocate_zeroed(&Current::enter(), size, align);
     }
-    let near = malloc_aligned_near(size, align);
-    let block = if near.is_null() { malloc_aligned(size, align) } else { near };
+    let block = malloc_aligned(size, align);
     if !block.is_null() {
         // SAFETY: a fresh block of at least `size` bytes.
         unsafe { block.write_bytes(0, size) };

@@ -59,9 +59,9 @@ pub use allocator::Allocator;
 #[cfg(not(any(test, miri)))]
 pub use global::{
     Fast, Unusual, finish, free_fast, free_full, free_remote, free_slow, keeps_deepbind, malloc_aligned,
-    malloc_aligned_near, malloc_far, malloc_kept, malloc_near, malloc_shared, malloc_slow, malloc_zeroed,
-    prepare, print_statistics, realloc, realloc_slow, set_parameter, statistics, trim, trim_at_pace,
-    usable_size, usable_size_small,
+    malloc_aligned_far, malloc_aligned_near, malloc_far, malloc_kept, malloc_near, malloc_shared,
+    malloc_slow, malloc_zeroed, prepare, print_statistics, realloc, realloc_slow, set_parameter, statistics,
+    trim, trim_at_pace, usable_size, usable_size_small,
 };
 pub use heap::Heap;
 pub use interface::{keeps_place, to_resize};

@@ -387,6 +387,19 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "did not return")]
+    fn a_pointer_before_the_first_block_ends_the_process() {
+        let class = size_class::class_of(3000).expect("small");
+        let units: usize = size_class::of(class).units.into();
+        let span = Span::new(65 * units * UNIT, units, Use::Free, false, 0);
+        span.cut(class);
+        let blocks = take(&span, span.room());
+        assert!(blocks[0].addr() > span.base());
+        give_back(&span, [blocks[2]]);
+        span.take_back(size_class::of(class), &[Cell::new(ptr::without_provenance_mut(span.base()))]);
+    }
+
+    #[test]
     fn blocks_come_back_in_no_order() {
         let span = small(1);
         let blocks = take(&span, span.room());

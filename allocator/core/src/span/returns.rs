@@ -88,10 +88,10 @@ impl Span {
         true
     }
 
-    /// The index of the block that begins `offset` bytes from the start and is handed out. Ends the process if none does.
+    /// The index of the block that begins `offset` bytes from the first one and is handed out. Ends the process if none does, as where `offset` is one before the first: nearly 2⁶⁴.
     #[inline(always)]
     fn index(&self, info: &ClassInfo, offset: usize) -> usize {
-        let index = ((offset as u64 * u64::from(info.reciprocal)) >> 32) as usize;
+        let index = ((offset as u64).wrapping_mul(info.reciprocal.into()) >> 32) as usize;
         if index * info.size as usize != offset || index >= usize::from(self.fresh.get()) {
             sync::die("ample: free of a pointer that malloc did not return\n");
         }
